@@ -70,16 +70,13 @@ static enum err each_line(struct replaying *replaying, const char *path, line_fn
 
 static enum err take_request(struct replaying *replaying, struct str text, json_t *into,
                              struct error *error) {
-    struct batch_line line;
     json_t *whole;
     (void)replaying;
     enum err err = json_read(&whole, text, error);
     if (err != OK) return err;
     struct str id = json_member_str(whole, "custom_id");
-    bool is_determined = batch_line_read(text, &line) == BATCH_LINE_READ &&
-                         batch_line_endpoint(&line, &line.endpoint) &&
-                         batch_request_is_determined(&line);
-    json_object_setn_new_nocheck(into, id.at ? id.at : "", id.bytes, json_boolean(is_determined));
+    json_object_setn_new_nocheck(into, id.at ? id.at : "", id.bytes,
+                                 json_boolean(batch_request_is_determined(text)));
     json_decref(whole);
     return OK;
 }

@@ -51,18 +51,13 @@ static json_t *read_notes(const struct store *store) {
 static enum err append(const struct batch_proof *proof, struct error *error) {
     char path[PATH_MAX];
     struct buf line;
-    int fd;
     snprintf(path, sizeof path, NOTES, store_dir(proof->store));
-    enum err err = os_open(&fd, path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600, error);
-    if (err != OK) return err;
     buf_init(&line, BUF_UNLIMITED);
     /* The first line end ends a part that a killed process left. */
     buf_printf(&line, "\n{\"from\":%" PRId64 ",\"record\":", proof->from_unix_s);
     json_write(&line, proof->record);
     buf_add_text(&line, "}\n");
-    err = os_write_all(fd, line.at, line.bytes, error);
-    if (err == OK) err = os_fsync(fd, error);
-    os_close(fd);
+    enum err err = run_record_append(path, buf_str(&line), error);
     buf_release(&line);
     return err;
 }

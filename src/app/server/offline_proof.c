@@ -40,16 +40,6 @@ static bool has_line(const char *path, struct str line) {
     return has;
 }
 
-static enum err append(const char *path, struct str line, struct error *error) {
-    int fd;
-    enum err err = os_open(&fd, path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600, error);
-    if (err != OK) return err;
-    err = os_write_all(fd, line.at, line.bytes, error);
-    if (err == OK) err = os_fsync(fd, error);
-    os_close(fd);
-    return err;
-}
-
 void offline_proof_note(const struct offline_proof *proof, struct node *node,
                         const struct node_options *options, const char *folder) {
     char path[PATH_MAX];
@@ -62,7 +52,7 @@ void offline_proof_note(const struct offline_proof *proof, struct node *node,
     buf_add_byte(&line, '\n'); /* ends a part that a killed process left */
     json_write(&line, record);
     buf_add_byte(&line, '\n');
-    if (!has_line(path, buf_str(&line)) && append(path, buf_str(&line), &error) != OK)
+    if (!has_line(path, buf_str(&line)) && run_record_append(path, buf_str(&line), &error) != OK)
         warn(proof, &error);
     buf_release(&line);
     json_decref(record);
@@ -100,10 +90,7 @@ static json_t *seeds_of(const struct offline_made *made) {
     file.fd = dup(made->requests_fd);
     file.bytes = made->requests->bytes;
     while (jsonl_file_next(&file, &text)) {
-        struct batch_line line;
-        bool is_determined = batch_line_read(text, &line) == BATCH_LINE_READ &&
-                             batch_line_endpoint(&line, &line.endpoint) &&
-                             batch_request_is_determined(&line);
+        bool is_determined = batch_request_is_determined(text);
         determined += is_determined;
         sampled += !is_determined;
     }

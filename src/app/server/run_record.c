@@ -3,12 +3,14 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/os.h"
 #include "base/utf8.h"
 #include "gpu/gpu_find.h"
 #include "kernels/kernels.h"
 #include "proof/file_sum.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,6 +241,16 @@ static void drop(json_t *record, const char *member) {
 void run_record_drop_facts(json_t *record) {
     drop(record, "changed_ns");
     drop(record, "inode");
+}
+
+enum err run_record_append(const char *path, struct str line, struct error *error) {
+    int fd;
+    enum err err = os_open(&fd, path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600, error);
+    if (err != OK) return err;
+    err = os_write_all(fd, line.at, line.bytes, error);
+    if (err == OK) err = os_fsync(fd, error);
+    os_close(fd);
+    return err;
 }
 
 bool run_record_is_same(const json_t *a, const json_t *b) {

@@ -31,6 +31,8 @@ bool run_record_add_sums(json_t *record, const volatile bool *stop);
 bool run_record_has_sums(const json_t *record);
 /* Takes out what a sum makes needless. */
 void run_record_drop_facts(json_t *record);
+/* Appends a line of notes to a file, durably; makes the file. */
+enum err run_record_append(const char *path, struct str line, struct error *error) MUST_CHECK;
 /* Whether two records are equal but for the sums of models' files. */
 bool run_record_is_same(const json_t *a, const json_t *b);
 /* A text as a JSON string; bytes that are no UTF-8 become U+FFFD. */

@@ -126,10 +126,14 @@ static void add_value(struct sha256 *hash, struct str value) {
     sha256_add(hash, "", 1); /* no JSON text has a NUL */
 }
 
-bool batch_request_is_determined(const struct batch_line *line) {
+bool batch_request_is_determined(struct str text) {
+    struct batch_line line;
     struct member members[MEMBERS_MAX];
-    size_t count = read_members(line->body, members);
-    return count != SIZE_MAX && is_determined(line, members, count);
+    if (batch_line_read(text, &line) != BATCH_LINE_READ ||
+        !batch_line_endpoint(&line, &line.endpoint))
+        return false;
+    size_t count = read_members(line.body, members);
+    return count != SIZE_MAX && is_determined(&line, members, count);
 }
 
 bool batch_request_key(const struct batch_line *line, struct str identity,

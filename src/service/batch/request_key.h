@@ -16,9 +16,9 @@
 #include "base/hash.h"
 #include "batch/line.h"
 
-/* False if the answer is sampled without a seed, or the body has more members than this reader
- * holds: then the same worker may answer otherwise. */
-bool batch_request_is_determined(const struct batch_line *line);
+/* Whether the same worker gives this line of a batch the same answer again. False if the answer is
+ * sampled without a seed, the body has more members than this reader holds, or the line is none. */
+bool batch_request_is_determined(struct str text);
 /* False if the answer is not determined: it is sampled (temperature is not 0 and the body gives no
  * seed), or the body has more members than this reader holds. `identity` names what computes the
  * answer, and for which owner. */
