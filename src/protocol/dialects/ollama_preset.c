@@ -42,13 +42,12 @@ static bool is_said(struct str options, struct str raw_name) {
     struct str key, value;
     struct buf name, other;
     bool is_found = false;
+    if (!json_span_enter(&iter, options)) return false;
     buf_init(&name, BUF_UNLIMITED);
     buf_init(&other, BUF_UNLIMITED);
     struct str wanted = json_span_text(raw_name, &name);
-    if (!json_span_enter(&iter, options)) return false;
     while (!is_found && json_span_member(&iter, &key, &value)) {
-        buf_release(&other);
-        buf_init(&other, BUF_UNLIMITED);
+        buf_clear(&other);
         is_found = !str_is(value, "null") && str_equals(json_span_text(key, &other), wanted);
     }
     buf_release(&name);
@@ -100,25 +99,17 @@ struct said {
     struct str options, messages, system, prompt, raw;
 };
 
-static bool is_chat(const struct dialect *dialect) {
-    return dialect == &ollama_chat;
-}
-
-static bool is_member(struct str key, const char *name, bool is_replaced) {
-    return is_replaced && json_span_string_is(key, name);
-}
-
-/* Appends the members of `object` but those that are replaced, without the closing bracket. */
-static void copy_others(struct str object, bool options, bool messages, bool system,
-                        struct buf *out) {
+/* Appends the members of `object` but those of `left_out`, which ends with NULL, without the closing
+ * bracket. */
+static void copy_others(struct str object, const char *const *left_out, struct buf *out) {
     struct json_span_iter iter;
     struct str key, value;
     const char *before = "{";
     if (!json_span_enter(&iter, object)) return;
     while (json_span_member(&iter, &key, &value)) {
-        if (is_member(key, "options", options) || is_member(key, "messages", messages) ||
-            is_member(key, "system", system))
-            continue;
+        const char *const *name = left_out;
+        while (*name && !json_span_string_is(key, *name)) name++;
+        if (*name) continue;
         buf_add_text(out, before);
         buf_add_str(out, key);
         buf_add_byte(out, ':');
@@ -137,7 +128,7 @@ bool ollama_preset_apply(const struct ollama_preset *preset, const struct dialec
                                     {"prompt", &said.prompt},
                                     {"raw", &said.raw}};
     bool is_generate = dialect == &ollama_generate;
-    if (!is_chat(dialect) && !is_generate) return false;
+    if (dialect != &ollama_chat && !is_generate) return false;
     if (!members_read(object, places, COUNT(places), &ignored)) return false;
     if (member_is_empty(is_generate ? said.prompt : said.messages)) return false;
     bool adds_options =
@@ -147,7 +138,12 @@ bool ollama_preset_apply(const struct ollama_preset *preset, const struct dialec
                          !begins_with_system(said.messages);
     bool adds_system = has_system && is_generate && !member_is_true(said.raw) && !said.system.at;
     if (!adds_options && !adds_messages && !adds_system) return false;
-    copy_others(object, adds_options, adds_messages, adds_system, ret_object);
+    const char *left_out[4] = {NULL};
+    size_t count = 0;
+    if (adds_options) left_out[count++] = "options";
+    if (adds_messages) left_out[count++] = "messages";
+    if (adds_system) left_out[count++] = "system";
+    copy_others(object, left_out, ret_object);
     if (adds_options) add_options(preset, said.options, ret_object);
     if (adds_messages) add_messages(preset, said.messages, ret_object);
     if (adds_system) dialect_add_member(ret_object, "system", buf_str(&preset->system));
