@@ -13,8 +13,8 @@
 #define NS_PER_MS INT64_C(1000000)
 #define ADOPT_MS_MAX 20000 /* a node that is silent is lost before */
 #define AWAY_MS_MAX 5000   /* for a queue that is not there */
-#define EMPTY_MS_MAX                                                                               \
-    4000 /* for nodes that a queue which was emptied does not know yet: two beats */
+/* For nodes that a queue which was emptied does not know yet: two beats. */
+#define EMPTY_MS_MAX 4000
 
 static uint64_t ask_runner(struct berth *berth, struct str line) {
     struct fleet *fleet = berth->fleet;
