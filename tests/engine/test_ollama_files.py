@@ -244,6 +244,26 @@ def test_gemma3_for_text_has_the_same_logits_in_both_spellings(base, tmp_path, b
 
 
 @needs_tiny
+def test_gemma3_with_yarn_is_the_model_of_its_folder(base, tmp_path):
+    """Rnj-1 in Ollama's spelling: YaRN on the layers without a window."""
+    pairs, tensors = base("gemma3")
+    numbers = {"factor": 4.0, "beta_fast": 64.0, "beta_slow": 1.0}
+    config = config_of("gemma3") | {"rope_scaling": numbers | {
+        "rope_type": "yarn", "original_max_position_embeddings": 64}}
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name in ("model.safetensors", "tokenizer.json"):
+        (folder / name).symlink_to(TINY / "gemma3" / name)
+    (folder / "config.json").write_text(json.dumps(config))
+    own = without(pairs, *SCALING) | {
+        f"gemma3.rope.scaling.{key}": (F32, number) for key, number in numbers.items()} | {
+            "gemma3.rope.scaling.type": (STRING, "yarn"),
+            "gemma3.rope.scaling.original_context_length": (U32, 64),
+            "gemma3.attention.scale": (F32, config["query_pre_attn_scalar"]**-0.5)}
+    assert_same(folder, gguf_keys.write(tmp_path / "ollama.gguf", own, tensors), 1024)
+
+
+@needs_tiny
 def test_gemma3_with_pictures_is_served_as_a_text_model(base, tmp_path):
     pairs, tensors = base("gemma3")
     own = of_gemma3(pairs)[1]

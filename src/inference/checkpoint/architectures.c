@@ -25,7 +25,18 @@
 #define OF_OLMO                                                                                    \
     .has_qk_norm = true, .qk_norm_is_wide = true, .has_no_pre_norm = true, .has_post_norm = true,  \
     .may_have_window = true, .window_period = 4, .has_yarn = true, .yarn_is_rounded = true,        \
-    .has_local_rope = true, .rope_base_local = 500000.0f
+    .has_yarn_magnitude = true, .has_local_rope = true, .rope_base_local = 500000.0f
+#define OF_DEEPSEEK                                                                                \
+    .is_latent = true, .has_yarn = true, .yarn_is_rounded = true, .ffn = FFN_EXPERTS,              \
+    .has_shared_expert = true, .shared_expert_is_plain = true, .shared_experts_are_counted = true
+#define OF_NEMOTRON_H_EXPERTS                                                                      \
+    OF_NEMOTRON_H, .ffn = FFN_EXPERTS, .has_shared_expert = true, .shared_expert_is_plain = true,  \
+                   .expert_weights_sum_to_one = true, .router_is_sigmoid = true
+#define OF_EMBEDDING_GEMMA                                                                         \
+    .sees_both = true, .has_qk_norm = true, .has_post_norm = true, .embedding_is_scaled = true,    \
+    .has_window = true, .has_local_rope = true, .window_period = 6,                                \
+    .activation = ACTIVATION_GELU_TANH, .eps = 1e-6f, .rope_base = 1e6f,                           \
+    .rope_base_local = 10000.0f, .head_dim = 256
 static const struct architecture architectures[] = {
     {.name = "llama", .rope_is_interleaved = true, .rope_base = 10000.0f},
     {.name = "mistral3",
@@ -65,6 +76,7 @@ static const struct architecture architectures[] = {
      .head_dim = 256},
     {.name = "qwen3", .has_qk_norm = true},
     {.name = "qwen3moe", .has_qk_norm = true, .ffn = FFN_EXPERTS},
+    {.name = "qwen3vlmoe", .has_qk_norm = true, .ffn = FFN_EXPERTS},
     {.name = "gpt-oss", OF_GPT_OSS},
     {.name = "gptoss", OF_GPT_OSS}, /* Ollama's name */
     {.name = "qwen35",
@@ -105,32 +117,23 @@ static const struct architecture architectures[] = {
      .recurrent = MIXER_MAMBA,
      .rope_base = 10000.0f},
     {.name = "nemotron_h", OF_NEMOTRON_H},
-    {.name = "nemotron_h_moe",
-     OF_NEMOTRON_H,
-     .ffn = FFN_EXPERTS,
-     .has_shared_expert = true,
-     .shared_expert_is_plain = true,
-     .expert_weights_sum_to_one = true,
-     .router_is_sigmoid = true},
+    {.name = "nemotron_h_moe", OF_NEMOTRON_H_EXPERTS},
+    {.name = "nemotron_h_omni", OF_NEMOTRON_H_EXPERTS}, /* Ollama's name, with pictures and sound */
+    {.name = "nemotron_h_omni", OF_NEMOTRON_H},         /* without experts */
     {.name = "falcon-h1",
      .recurrent = MIXER_MAMBA,
      .mixers_are_parallel = true,
      .rope_base = 10000.0f},
-    {.name = "lfm2", .has_qk_norm = true, .recurrent = MIXER_CONV},
+    {.name = "lfm2", .has_qk_norm = true, .recurrent = MIXER_CONV, .rope_base = 1e6f},
     {.name = "lfm2moe",
      .has_qk_norm = true,
      .recurrent = MIXER_CONV,
      .ffn = FFN_EXPERTS,
      .expert_weights_sum_to_one = true,
-     .router_is_sigmoid = true},
-    {.name = "deepseek2",
-     .is_latent = true,
-     .has_yarn = true,
-     .yarn_is_rounded = true,
-     .ffn = FFN_EXPERTS,
-     .has_shared_expert = true,
-     .shared_expert_is_plain = true,
-     .shared_experts_are_counted = true},
+     .router_is_sigmoid = true,
+     .rope_base = 1e6f},
+    {.name = "deepseek2", OF_DEEPSEEK},
+    {.name = "glm4moelite", OF_DEEPSEEK, .router_is_sigmoid = true, .head_sizes_are_plain = true},
     {.name = "glm4moe", OF_GLM_MOE, .may_have_qk_norm = true},
     {.name = "glm4moe", OF_GLM_MOE, .has_qk_norm = true},
     {.name = "phi3",
@@ -203,20 +206,10 @@ static const struct architecture architectures[] = {
      .eps = 1e-6f,
      .rope_base = 10000.0f,
      .head_dim = 256},
-    {.name = "gemma-embedding", /* a GGUF's only */
-     .sees_both = true,
-     .has_qk_norm = true,
-     .has_post_norm = true,
-     .embedding_is_scaled = true,
-     .has_window = true,
-     .has_local_rope = true,
-     .window_period = 6,
-     .activation = ACTIVATION_GELU_TANH,
-     .eps = 1e-6f,
-     .rope_base = 1e6f,
-     .rope_base_local = 10000.0f,
-     .head_dim = 256},
+    {.name = "gemma-embedding", OF_EMBEDDING_GEMMA}, /* a GGUF's only */
     {.name = "gemma3",
+     .has_yarn = true,
+     .yarn_is_rounded = true,
      .may_see_both = true,
      .has_qk_norm = true,
      .has_post_norm = true,
@@ -232,6 +225,7 @@ static const struct architecture architectures[] = {
      .head_dim = 256,
      .scaling_with_pictures = 8.0f,
      .layers_with_pictures = {34, 48, 62}},
+    {.name = "gemma3", OF_EMBEDDING_GEMMA}, /* as Ollama's store has it */
     {.name = "gemma4",
      .has_qk_norm = true,
      .has_v_norm = true,
@@ -255,6 +249,14 @@ const struct architecture *config_without_experts(const struct architecture *arc
             architectures[i].ffn == FFN_GATED)
             return &architectures[i];
     return NULL;
+}
+
+const struct architecture *config_as_embedder(const struct architecture *architecture) {
+    for (size_t i = 0; i < ARCHITECTURES; i++)
+        if (str_is(str_from(architectures[i].name), architecture->name) &&
+            architectures[i].sees_both)
+            return &architectures[i];
+    return architecture;
 }
 
 const struct architecture *config_with_qk_norm(const struct architecture *architecture) {

@@ -7,8 +7,10 @@
 #include "checkpoint/config_latent.h"
 #include "checkpoint/config_recurrent.h"
 #include "checkpoint/config_rope.h"
+#include "checkpoint/gguf_names.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define NAME_BYTES_MAX 128
@@ -36,6 +38,8 @@ static enum err read_architecture(struct model_config *config, const struct gguf
     if (err != OK) return err;
     if (gguf_tensor_find(gguf, STR("blk.0.attn_q_norm.weight")))
         config->architecture = config_with_qk_norm(config->architecture);
+    if (gguf_tensor_find(gguf, STR("dense.0.weight")))
+        config->architecture = config_as_embedder(config->architecture);
     if (split_count > 1 && gguf_part_count(gguf) != split_count)
         return err_set(error, ERR_INVALID, "split.count is %u: the other parts are not here",
                        split_count);
@@ -334,18 +338,21 @@ static enum err read_pooling(struct model_config *config, const struct gguf *ggu
     return OK;
 }
 
-/* Products behind the pooling, by their tensors. */
+/* Products behind the pooling, by their tensors. Ollama's store has them under names of its own. */
 static enum err read_dense(struct model_config *config, const struct gguf *gguf,
                            struct error *error) {
     static const char *const names[CONFIG_DENSE_MAX] = {"dense_2.weight", "dense_3.weight"};
     if (!config->architecture->sees_both) return OK;
     for (uint32_t i = 0; i < CONFIG_DENSE_MAX; i++) {
-        const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(names[i]));
+        struct tensor_name name;
+        snprintf(name.text, sizeof name.text, "%s", names[i]);
+        gguf_name_spell(gguf, &name);
+        const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(name.text));
         if (!tensor) return OK;
         if (tensor->axis_count != 2 || tensor->axes[0] != config_dense_width(config, i) ||
             tensor->axes[1] < 1 || tensor->axes[1] > CONFIG_FFN_MAX)
             return err_set(error, ERR_INVALID, "tensor %s is %llu x %llu, not %u x (up to %u)",
-                           names[i], (unsigned long long)tensor->axes[0],
+                           name.text, (unsigned long long)tensor->axes[0],
                            (unsigned long long)tensor->axes[1], config_dense_width(config, i),
                            CONFIG_FFN_MAX);
         config->dense_widths[i] = (uint32_t)tensor->axes[1];

@@ -167,6 +167,7 @@ struct architecture {
     bool has_alternate_experts; /* rows of a fused gate and up alternate */
     bool has_yarn;              /* may have that scaling */
     bool yarn_is_rounded;       /* where the file does not say it */
+    bool has_yarn_magnitude;    /* a file may state the factor of cosines and sines */
     bool has_temper;            /* q has a factor by its position */
     bool may_have_qkv_bias;
     bool may_have_qk_norm;     /* then the next row has the same name, and has it */
@@ -176,6 +177,7 @@ struct architecture {
     bool has_output_gate;      /* a sigmoid of a product of the input is a factor of what attention
                                    leaves; its rows stand behind those of q, head by head */
     bool is_latent;            /* all layers are MIXER_LATENT */
+    bool head_sizes_are_plain; /* latent: key_length and value_length are of a head, always */
     enum mixer_kind recurrent; /* kind of the layers that are not of attention; MIXER_ATTENTION:
                                   all layers are */
     bool delta_is_grouped;    /* MIXER_DELTA: a folder has the rows of q, k, v and gate, and the two
@@ -334,6 +336,8 @@ bool config_has_no_gate(const struct model_config *config);
 bool config_has_experts(const struct model_config *config);
 /* The row of the same name for models with norms of q and k, for a row that may have them. */
 const struct architecture *config_with_qk_norm(const struct architecture *architecture);
+/* The row of the same name for embedders that see both sides; without one, the row itself. */
+const struct architecture *config_as_embedder(const struct architecture *architecture);
 /* The row of the same name for models without experts, or NULL. */
 const struct architecture *config_without_experts(const struct architecture *architecture);
 /* The table's row of that name, or NULL. */

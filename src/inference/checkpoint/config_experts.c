@@ -3,7 +3,10 @@
 
 #include "checkpoint/config_key.h"
 
+#include <stdio.h>
+
 /* The numbers of expert_gating_func. */
+#define GATING_NONE 0u /* the family's */
 #define GATING_SOFTMAX 1u
 #define GATING_SIGMOID 2u
 
@@ -18,15 +21,37 @@ static enum err refuse_experts(const struct model_config *config, const struct g
                    config->architecture->name);
 }
 
+/* The columns of the experts' last product; 0: the file has them otherwise. */
+static uint32_t width_of_tensor(const struct model_config *config, const struct gguf *gguf) {
+    for (uint32_t i = 0; i < config->layers; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%u.ffn_down_exps.weight", i);
+        const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(name));
+        if (tensor && tensor->axis_count == 3 && tensor->axes[0] <= CONFIG_FFN_MAX)
+            return (uint32_t)tensor->axes[0];
+    }
+    return 0;
+}
+
+/* Ollama's files of gpt-oss, which has no other feed-forward, have the shorter key, and those of
+ * Qwen 3 with experts have none. */
+static enum err read_width(struct model_config *config, const struct gguf *gguf,
+                           struct error *error) {
+    const bool is_stated = config_key_exists(config, gguf, "expert_feed_forward_length");
+    const bool is_other = !is_stated && config->architecture->experts_are_as_wide;
+    const uint32_t width = is_stated || is_other ? 0 : width_of_tensor(config, gguf);
+    if (width > 0) {
+        config->expert_ffn = width;
+        return OK;
+    }
+    return config_key_count(config, gguf,
+                            is_other ? "feed_forward_length" : "expert_feed_forward_length",
+                            CONFIG_FFN_MAX, &config->expert_ffn, error);
+}
+
 static enum err read_widths(struct model_config *config, const struct gguf *gguf,
                             struct error *error) {
-    /* Ollama's files of gpt-oss, which has no other feed-forward, have the shorter key. */
-    const bool is_stated = config_key_exists(config, gguf, "expert_feed_forward_length");
-    const char *width = is_stated || !config->architecture->experts_are_as_wide
-                            ? "expert_feed_forward_length"
-                            : "feed_forward_length";
-    enum err err =
-        config_key_count(config, gguf, width, CONFIG_FFN_MAX, &config->expert_ffn, error);
+    enum err err = read_width(config, gguf, error);
     if (err != OK || !config->architecture->has_shared_expert) return err;
     if (config->architecture->shared_experts_are_counted) {
         const struct config_key key = config_key_of(config, gguf, "expert_shared_count");
@@ -81,13 +106,33 @@ enum err config_check_experts(const struct model_config *config, struct error *e
     return OK;
 }
 
+/* DeepSeek V3 and R1 choose among groups of experts, and so do V2 and Coder-V2 with 160 experts.
+ * Files of llama.cpp's first converters and of Ollama's have no key for it. */
+static void take_groups_of_family(struct model_config *config) {
+    struct routing_rule *rule = &config->routing;
+    const struct {
+        uint32_t experts, groups, groups_used;
+        bool is_sigmoid;
+    } families[] = {{256, 8, 4, true}, {160, 8, 3, false}};
+    if (!config->architecture->is_latent) return;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        if (config->experts != families[i].experts || rule->is_sigmoid != families[i].is_sigmoid)
+            continue;
+        rule->groups = families[i].groups;
+        rule->groups_used = families[i].groups_used;
+    }
+}
+
 /* How experts are chosen, where a file says it. */
 static enum err read_rule(struct model_config *config, const struct gguf *gguf,
                           struct error *error) {
     struct routing_rule *rule = &config->routing;
-    uint32_t gating = config->architecture->router_is_sigmoid ? GATING_SIGMOID : GATING_SOFTMAX;
+    const uint32_t usual =
+        config->architecture->router_is_sigmoid ? GATING_SIGMOID : GATING_SOFTMAX;
+    uint32_t gating = usual;
     enum err err =
         gguf_get_u32(gguf, config_key_of(config, gguf, "expert_gating_func").text, &gating, error);
+    if (gating == GATING_NONE) gating = usual;
     if (err == OK && gating != GATING_SOFTMAX && gating != GATING_SIGMOID)
         err = err_set(error, ERR_INVALID, "%s is %u: only 1 and 2 (softmax, sigmoid) are supported",
                       config_key_of(config, gguf, "expert_gating_func").text, gating);
@@ -100,6 +145,7 @@ static enum err read_rule(struct model_config *config, const struct gguf *gguf,
     if (err == OK)
         err = gguf_get_bool(gguf, config_key_of(config, gguf, "expert_weights_norm").text,
                             &config->expert_weights_sum_to_one, error);
+    if (!config_key_exists(config, gguf, "expert_group_count")) take_groups_of_family(config);
     if (err == OK)
         err = gguf_get_u32(gguf, config_key_of(config, gguf, "expert_group_count").text,
                            &rule->groups, error);
@@ -121,6 +167,8 @@ enum err config_read_experts(struct model_config *config, const struct gguf *ggu
     if (err != OK) return err;
     if (without && stated == 0) {
         config->architecture = without;
+        for (uint32_t i = 0; i < config->layers; i++)
+            if (config->list[i].ffn == FFN_EXPERTS) config->list[i].ffn = without->ffn;
         return OK;
     }
     err =

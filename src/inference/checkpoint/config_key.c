@@ -14,6 +14,7 @@ static const struct {
     {"rope.scaling.yarn_beta_slow", "rope.scaling.beta_slow"},
     {"rope.scaling.yarn_log_multiplier", "rope.scaling.mscale_all_dim"},
     {"attention.temperature_scale", "rope.scaling_beta"},
+    {"expert_weights_norm", "norm_top_k_prob"},
 };
 #define SPELLING_COUNT (sizeof spellings / sizeof *spellings)
 
@@ -40,6 +41,16 @@ bool config_key_exists(const struct model_config *config, const struct gguf *ggu
     return gguf_find(gguf, config_key_of(config, gguf, suffix).text) != NULL;
 }
 
+/* A number, or a flag as 0 or 1. */
+static enum err read_either(const struct gguf *gguf, const char *key, float *ret_number,
+                            struct error *error) {
+    bool is_true = false;
+    if (gguf_find(gguf, key)->kind != GGUF_BOOL) return gguf_get_f32(gguf, key, ret_number, error);
+    enum err err = gguf_get_bool(gguf, key, &is_true, error);
+    *ret_number = is_true ? 1.0f : 0.0f;
+    return err;
+}
+
 enum err config_keys_check(const struct model_config *config, const struct gguf *gguf,
                            struct error *error) {
     for (size_t i = 0; i < SPELLING_COUNT; i++) {
@@ -47,8 +58,8 @@ enum err config_keys_check(const struct model_config *config, const struct gguf 
         struct config_key other = spell(config, spellings[i].of_ollama);
         float first = 0.0f, second = 0.0f;
         if (!gguf_find(gguf, key.text) || !gguf_find(gguf, other.text)) continue;
-        enum err err = gguf_get_f32(gguf, key.text, &first, error);
-        if (err == OK) err = gguf_get_f32(gguf, other.text, &second, error);
+        enum err err = read_either(gguf, key.text, &first, error);
+        if (err == OK) err = read_either(gguf, other.text, &second, error);
         if (err != OK) return err;
         if (first < second || first > second)
             return err_set(error, ERR_INVALID, "%s is %g, but %s is %g", key.text, (double)first,

@@ -33,11 +33,13 @@ void config_set_latent_scale(struct model_config *config) {
 }
 
 /* Files of today state the sizes of a line of the cache as those of keys and values, and those of
- * heads under names of their own; the first files have the sizes of heads alone. */
+ * heads under names of their own; the first files have the sizes of heads alone. Ollama's files of
+ * GLM-4.7-Flash have both the other way around. */
 static enum err read_heads(struct model_config *config, const struct gguf *gguf,
                            struct error *error) {
     struct latent_sizes *sizes = &config->latent;
-    const bool is_new = config_key_exists(config, gguf, "attention.key_length_mla");
+    const bool is_new = config_key_exists(config, gguf, "attention.key_length_mla") &&
+                        !config->architecture->head_sizes_are_plain;
     const char *key_suffix = is_new ? "attention.key_length_mla" : "attention.key_length";
     uint32_t key_dim = 0;
     enum err err = config_key_count(
@@ -60,9 +62,11 @@ enum err config_read_latent(struct model_config *config, const struct gguf *gguf
     struct latent_sizes *sizes = &config->latent;
     enum err err = config_key_count(config, gguf, "attention.kv_lora_rank", CONFIG_LATENT_RANK_MAX,
                                     &sizes->rank, error);
-    if (err == OK && config_key_exists(config, gguf, "attention.q_lora_rank"))
-        err = config_key_count(config, gguf, "attention.q_lora_rank", CONFIG_WIDTH_MAX,
-                               &sizes->q_rank, error);
+    /* Ollama's converter writes 0 for a model without it. */
+    const struct config_key key = config_key_of(config, gguf, "attention.q_lora_rank");
+    if (err == OK) err = gguf_get_u32(gguf, key.text, &sizes->q_rank, error);
+    if (err == OK && sizes->q_rank > 0)
+        err = config_key_check_range(key.text, sizes->q_rank, CONFIG_WIDTH_MAX, error);
     if (err == OK)
         err = config_key_count(config, gguf, "rope.dimension_count", CONFIG_LATENT_TURNED_MAX,
                                &sizes->turned_dim, error);

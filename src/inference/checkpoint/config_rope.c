@@ -42,8 +42,16 @@ static enum err read_yarn_number(const struct model_config *config, const struct
     return err;
 }
 
-/* YaRN (Peng et al. 2023). The format has no key for rounding. Where mscale_all_dim is stated
- * (yarn_log_multiplier), mscale has the same value, and the magnitude is 1. */
+/* Ollama's first files of Ministral 3 state the original context alone. All its models stretch it
+ * to their whole context, at a magnitude of 1. */
+static bool stretches_context(const struct model_config *config, const struct gguf *gguf) {
+    return config->architecture->has_temper &&
+           !config_key_exists(config, gguf, "rope.scaling.factor") &&
+           config_key_exists(config, gguf, "rope.scaling.original_context_length");
+}
+
+/* YaRN (Peng et al. 2023). The format has no key for rounding. Where mscale_all_dim is stated and
+ * not 0 (yarn_log_multiplier), mscale has the same value, and the magnitude is 1. */
 static enum err read_yarn(struct model_config *config, const struct gguf *gguf,
                           struct error *error) {
     struct yarn *yarn = &config->yarn;
@@ -51,30 +59,48 @@ static enum err read_yarn(struct model_config *config, const struct gguf *gguf,
     *yarn = (struct yarn){
         .beta_fast = 32, .beta_slow = 1, .is_rounded = config->architecture->yarn_is_rounded};
     config->rope_scale = 1.0f;
-    enum err err =
-        read_yarn_number(config, gguf, "rope.scaling.factor", 1, 1e6f, &yarn->factor, error);
+    enum err err = config_key_count(config, gguf, "rope.scaling.original_context_length",
+                                    CONFIG_CONTEXT_MAX, &original, error);
+    const bool is_whole = stretches_context(config, gguf);
+    if (err == OK && is_whole) yarn->factor = (float)config->context_max / (float)original;
+    if (err == OK)
+        err = read_yarn_number(config, gguf, "rope.scaling.factor", 1, 1e6f, &yarn->factor, error);
     if (err == OK)
         err = read_yarn_number(config, gguf, "rope.scaling.yarn_beta_fast", 1e-3f, 1e6f,
                                &yarn->beta_fast, error);
     if (err == OK)
         err = read_yarn_number(config, gguf, "rope.scaling.yarn_beta_slow", 1e-3f, 1e6f,
                                &yarn->beta_slow, error);
-    if (err == OK)
-        err = config_key_count(config, gguf, "rope.scaling.original_context_length",
-                               CONFIG_CONTEXT_MAX, &original, error);
     if (err != OK) return err;
     yarn->original = (float)original;
-    config->rope_magnitude = config_key_exists(config, gguf, "rope.scaling.yarn_log_multiplier")
-                                 ? 1.0f
-                                 : 0.1f * logf(yarn->factor) + 1.0f;
     config->temper_tokens = original;
-    if (config->architecture->is_latent)
-        return read_yarn_number(config, gguf, "rope.scaling.yarn_log_multiplier", 0, 10,
-                                &yarn->log_factor, error);
-    return config->architecture->has_temper
-               ? read_yarn_number(config, gguf, "attention.temperature_scale", 0, 10,
-                                  &config->temper_beta, error)
-               : OK;
+    float log_factor = 0;
+    err = read_yarn_number(config, gguf, "rope.scaling.yarn_log_multiplier", 0, 10, &log_factor,
+                           error);
+    config->rope_magnitude = log_factor > 0 || is_whole ? 1.0f : 0.1f * logf(yarn->factor) + 1.0f;
+    if (config->architecture->is_latent) yarn->log_factor = log_factor;
+    if (err == OK && config->architecture->has_temper)
+        err = read_yarn_number(config, gguf, "attention.temperature_scale", 0, 10,
+                               &config->temper_beta, error);
+    if (err == OK && config->architecture->has_yarn_magnitude)
+        err = read_yarn_number(config, gguf, "rope.scaling.attn_factor", 0.1f, 10,
+                               &config->rope_magnitude, error);
+    return err;
+}
+
+/* True for YaRN; a file that names no type but a factor has it, too. Ollama's converters write an
+ * empty type and a factor of 0 for none. */
+static enum err find_yarn(const struct model_config *config, const struct gguf *gguf,
+                          struct str type, bool *ret_is_yarn, struct error *error) {
+    float factor = 0;
+    enum err err = OK;
+    const bool is_linear = config->architecture->scaling_with_pictures > 0;
+    if (config->architecture->has_yarn && type.bytes == 0 && !is_linear)
+        err = gguf_get_f32(gguf, config_key_of(config, gguf, "rope.scaling.factor").text, &factor,
+                           error);
+    *ret_is_yarn = config->architecture->has_yarn &&
+                   (str_is(type, "yarn") || factor > 0 || stretches_context(config, gguf));
+    return err;
 }
 
 /* Reads the scaling of positions: none, linear or YaRN. */
@@ -83,14 +109,13 @@ static enum err read_rope_scaling(struct model_config *config, const struct gguf
     struct str type = {0};
     struct config_key key = config_key_of(config, gguf, "rope.scaling.type");
     enum err err = gguf_get_str(gguf, key.text, &type, error);
+    bool is_yarn = false;
+    if (err == OK) err = find_yarn(config, gguf, type, &is_yarn, error);
     if (err != OK) return err;
-    if (config->architecture->has_yarn &&
-        (str_is(type, "yarn") ||
-         (type.bytes == 0 && config_key_exists(config, gguf, "rope.scaling.factor"))))
-        return read_yarn(config, gguf, error);
+    if (is_yarn) return read_yarn(config, gguf, error);
     bool is_linear = type.bytes == 0 || str_is(type, "linear");
     bool is_long = config->architecture->has_long_rope && str_is(type, "longrope");
-    if (!is_linear && !is_long && !str_is(type, "none")) {
+    if (!is_linear && !is_long && !str_is(type, "none") && !str_is(type, "default")) {
         bool known = str_is(type, "yarn") || str_is(type, "longrope");
         return err_set(error, ERR_INVALID, "%s %s is not supported (none and linear are)", key.text,
                        !known                 ? "is unknown and"

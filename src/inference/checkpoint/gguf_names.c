@@ -8,19 +8,30 @@ static const struct {
     const char *architecture;
     const char *file; /* behind "blk.N.", or the whole name */
     const char *ours;
+    bool is_rare; /* most files of the family have our name */
 } pairs[] = {
-    {"gpt-oss", "post_attention_norm.weight", "ffn_norm.weight"},
-    {"gptoss", "post_attention_norm.weight", "ffn_norm.weight"},
-    {"gptoss", "attn_out.weight", "attn_output.weight"},
-    {"seed_oss", "post_attention_norm.weight", "ffn_norm.weight"},
-    {"glm4moe", "post_attention_norm.weight", "ffn_norm.weight"},
-    {"gptoss", "attn_out.bias", "attn_output.bias"},
-    {"lfm2", "token_embd_norm.weight", "output_norm.weight"},
-    {"lfm2moe", "token_embd_norm.weight", "output_norm.weight"},
-    {"gptoss", "attn_sinks", "attn_sinks.weight"},
-    {"qwen35", "ssm_dt", "ssm_dt.bias"},
-    {"qwen35moe", "ssm_dt", "ssm_dt.bias"},
-    {"qwen3next", "ssm_dt", "ssm_dt.bias"},
+    {"gpt-oss", "post_attention_norm.weight", "ffn_norm.weight", false},
+    {"gptoss", "post_attention_norm.weight", "ffn_norm.weight", false},
+    {"gptoss", "attn_out.weight", "attn_output.weight", false},
+    {"seed_oss", "post_attention_norm.weight", "ffn_norm.weight", false},
+    {"glm4moe", "post_attention_norm.weight", "ffn_norm.weight", false},
+    {"gptoss", "attn_out.bias", "attn_output.bias", false},
+    {"lfm2", "token_embd_norm.weight", "output_norm.weight", false},
+    {"lfm2moe", "token_embd_norm.weight", "output_norm.weight", false},
+    {"gptoss", "attn_sinks", "attn_sinks.weight", false},
+    {"qwen35", "ssm_dt", "ssm_dt.bias", false},
+    {"qwen35moe", "ssm_dt", "ssm_dt.bias", false},
+    {"qwen3next", "ssm_dt", "ssm_dt.bias", false},
+    {"gemma3", "dense.0.weight", "dense_2.weight", false},
+    {"gemma3", "dense.1.weight", "dense_3.weight", false},
+    {"gemma3", "norm.weight", "output_norm.weight", true},
+    {"gemma4", "ffn_gate_inp.per_expert_scale", "ffn_down_exps.scale", true},
+    {"deepseek2", "attn_out.weight", "attn_output.weight", true},
+    {"deepseek2", "exp_probs_b", "exp_probs_b.bias", true},
+    {"glm4moelite", "attn_out.weight", "attn_output.weight", true},
+    {"glm4moelite", "exp_probs_b", "exp_probs_b.bias", true},
+    {"nemotron_h_moe", "exp_probs_b", "exp_probs_b.bias", true},
+    {"nemotron_h_omni", "exp_probs_b", "exp_probs_b.bias", true},
 };
 #define PAIR_COUNT (sizeof pairs / sizeof *pairs)
 
@@ -58,7 +69,9 @@ void gguf_name_spell(const struct gguf *gguf, struct tensor_name *name) {
     struct str begin, rest;
     cut(str_from(settled.text), &begin, &rest);
     for (size_t i = 0; i < PAIR_COUNT; i++) {
-        if (!str_is(rest, pairs[i].ours) || !str_is(architecture, pairs[i].architecture)) continue;
+        if (pairs[i].is_rare || !str_is(rest, pairs[i].ours) ||
+            !str_is(architecture, pairs[i].architecture))
+            continue;
         snprintf(name->text, sizeof name->text, "%.*s%s", STR_ARGS(begin), pairs[i].file);
         return;
     }

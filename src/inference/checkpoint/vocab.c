@@ -244,8 +244,11 @@ static bool has_token(const struct checkpoint_vocab *vocab, const char *text) {
 static const struct {
     const char *architecture;
     const char *pre;
-} usual[] = {{"gptoss", "gpt-4o"}, {"gpt-oss", "gpt-4o"}, {"mistral3", "tekken"}, {"lfm2", "lfm2"},
-             {"lfm2moe", "lfm2"},  {"qwen35", "qwen35"},  {"qwen35moe", "qwen35"}};
+} usual[] = {{"gptoss", "gpt-4o"},    {"gpt-oss", "gpt-4o"},   {"mistral3", "tekken"},
+             {"lfm2", "lfm2"},        {"lfm2moe", "lfm2"},     {"qwen35", "qwen35"},
+             {"qwen35moe", "qwen35"}, {"olmo2", "dbrx"},       {"olmo3", "dbrx"},
+             {"qwen3vl", "qwen2"},    {"qwen3vlmoe", "qwen2"}, {"qwen25vl", "qwen2"},
+             {"qwen2vl", "qwen2"},    {"qwen3next", "qwen2"},  {"glm4moelite", "glm4"}};
 
 static void name_pre(struct checkpoint_vocab *vocab, const struct gguf *gguf) {
     if (!str_is(vocab->model, "gpt2")) return;
