@@ -74,8 +74,13 @@ static enum err open_published(struct runner_results *results, struct error *err
 enum err runner_results_read(struct runner_results *results, const struct page *page,
                              struct buf *buf, struct page_read *ret_read, struct error *error) {
     enum err err = OK;
+    size_t before = buf->bytes;
     if (!results->is_published) {
-        if (read_active(results, page, buf, ret_read, &err, error)) return err;
+        /* Nothing behind the log's end: the batch may have ended all the same, because the publish
+         * thread tells the store first, and then the runner. */
+        if (read_active(results, page, buf, ret_read, &err, error) &&
+            (err != OK || ret_read->lines > 0 || buf->bytes > before))
+            return err;
         err = open_published(results, error);
         if (err != OK) return err;
     }
