@@ -35,6 +35,7 @@ struct fleet_status {
 struct fleet_node_status {
     char node[NODE_NAME_BYTES], name[NODE_NAME_BYTES], version[32];
     bool is_ready, is_draining;
+    bool is_sick;                 /* one of its workers is (WORKER_SICK_DOWNS) */
     bool is_failed;               /* none of its workers will ever be ready */
     char text[WORKER_TEXT_BYTES]; /* from its first worker that is not ready; empty: all are */
     uint32_t workers, workers_ready;

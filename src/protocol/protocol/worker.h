@@ -21,6 +21,10 @@
 #include "protocol/timings.h"
 
 #define WORKER_LINE_BYTES 80
+/* A worker that went down so often with jobs and has answered none in between is sick: its machine
+ * is suspected more than its jobs. A bisection of good lines and a bad one gets there by chance
+ * once in eight times at most. */
+#define WORKER_SICK_DOWNS 4
 
 struct worker_job {
     uint64_t id;

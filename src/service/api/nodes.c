@@ -25,12 +25,14 @@ void nodes_release(struct nodes *nodes) {
 
 enum node_state node_state_of(const struct fleet_node_status *node) {
     if (node->is_draining) return NODE_DRAINING;
+    if (node->is_sick) return NODE_SICK;
     if (node->is_ready) return NODE_READY;
     return node->is_failed ? NODE_FAILED : NODE_LOADING;
 }
 
 const char *node_state_name(enum node_state state) {
-    static const char *const names[NODE_STATES] = {"ready", "loading", "draining", "failed"};
+    static const char *const names[NODE_STATES] = {"ready", "loading", "draining", "sick",
+                                                   "failed"};
     return names[state];
 }
 

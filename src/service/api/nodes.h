@@ -22,7 +22,7 @@ struct nodes {
 void nodes_read(struct api *api, struct nodes *ret_nodes);
 void nodes_release(struct nodes *nodes);
 
-enum node_state { NODE_READY, NODE_LOADING, NODE_DRAINING, NODE_FAILED, NODE_STATES };
+enum node_state { NODE_READY, NODE_LOADING, NODE_DRAINING, NODE_SICK, NODE_FAILED, NODE_STATES };
 enum node_state node_state_of(const struct fleet_node_status *node);
 const char *node_state_name(enum node_state state);
 

@@ -23,6 +23,7 @@
 #define TEND_NS 50000000                      /* between looks at clocks and blocked batches */
 #define TURN_LINES 256                        /* lines of a batch before another is chosen */
 #define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* results not yet durable; above it lines wait */
+#define SICK_LOAD 1e9                         /* more than any load */
 #define READ_AGAIN_NS 1000000000              /* pause after a line that could not be read */
 #define INPUT_KEPT_NS 1000000000 /* how long an input stays open that no line is read from */
 
@@ -57,7 +58,8 @@ static bool take_pending(struct runner *runner, struct active_batch *batch, int6
             continue;
         if (line->is_suspect) {
             const struct seat *home = &runner->seats[line->home];
-            if (!seat_is_lost(home, now_ns) && !seat_has_room(runner, home, line)) continue;
+            if (!seat_may_be_left(runner, line, now_ns) && !seat_has_room(runner, home, line))
+                continue;
         }
         *ret_line = *line;
         batch->pending[i] = batch->pending[--batch->pending_count];
@@ -131,14 +133,19 @@ enum next {
     NEXT_DAMAGED,        /* the input has changed since validation */
 };
 
-/* Whether the line, a suspect whose home is lost, may run here. */
+/* Whether the line, a suspect that may leave its home, may run here. */
 static bool may_move(const struct runner *runner, const struct seat *seat,
                      const struct line_state *line) {
     return line->is_suspect && line->home != seat->index && seat->worker && !seat->is_full &&
-           seat_is_lost(&runner->seats[line->home], clock_monotonic_ns());
+           seat_may_be_left(runner, line, clock_monotonic_ns());
 }
 
-/* The seats that may take the line now, the one with the fewest lines for its weight first. */
+static double load_of(const struct seat *seat) {
+    return (double)seat->lines / seat->weight + (seat_is_sick(seat) ? SICK_LOAD : 0);
+}
+
+/* The seats that may take the line now, the one with the fewest lines for its weight first, and
+ * sick ones last. Its home is none of them for a suspect that must go down elsewhere, too. */
 static size_t list_seats(struct runner *runner, const struct line_state *line,
                          struct seat *ret_seats[RUNNER_WORKERS_MAX]) {
     double loads[RUNNER_WORKERS_MAX];
@@ -146,9 +153,10 @@ static size_t list_seats(struct runner *runner, const struct line_state *line,
     pthread_mutex_lock(&runner->lock);
     for (uint32_t i = 0; i < runner->seat_count; i++) {
         struct seat *seat = &runner->seats[i];
+        if (line->home == i && seat_is_last_word(runner, line)) continue;
         if (!seat_has_room(runner, seat, line) && !may_move(runner, seat, line)) continue;
         size_t at = count++;
-        double load = (double)seat->lines / seat->weight;
+        double load = load_of(seat);
         for (; at > 0 && loads[at - 1] > load; at--) {
             ret_seats[at] = ret_seats[at - 1];
             loads[at] = loads[at - 1];
@@ -167,7 +175,11 @@ static struct seat *choose_seat(struct runner *runner, struct slot *slot, struct
     struct line_state *line = &slot->line;
     size_t count = list_seats(runner, line, seats), at = 0;
     while (at < count && !runner_finds(runner, seats[at]->worker, model, ret_served)) at++;
-    if (at == count) return NULL;
+    if (at == count && !seat_is_last_word(runner, line)) return NULL;
+    if (at == count) {
+        line->has_no_other = true;
+        return choose_seat(runner, slot, model, ret_served);
+    }
     struct seat *seat = seats[at];
     if (!line->is_suspect || line->home == seat->index) return seat;
     pthread_mutex_lock(&runner->lock);

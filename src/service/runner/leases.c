@@ -67,12 +67,13 @@ static bool take_range(struct runner *runner, struct active_batch *batch, struct
 /* --- places of others --- */
 
 /* The lines that `seat` takes over from `other` so that both end together. All of them if the other
- * seat is lost. */
+ * seat is lost or sick. */
 static uint32_t share_of(const struct active_batch *batch, const struct seat *seat,
                          const struct seat *other, int64_t now_ns) {
     uint32_t left = left_of(&batch->leases.of_seat[other->index]);
     if (left == 0 || other == seat) return 0;
-    if (!other->worker || other->has_failed || seat_is_lost(other, now_ns)) return left;
+    if (!other->worker || other->has_failed || seat_is_sick(other) || seat_is_lost(other, now_ns))
+        return left;
     double both = (double)seat->weight + other->weight;
     double share = ((double)seat->weight * ((double)other->lines + left) -
                     (double)other->weight * seat->lines) /

@@ -21,6 +21,9 @@ struct line_state {
     uint16_t downs;    /* times it was in flight when a worker went down */
     uint16_t alone;    /* downs at which nothing else was in flight */
     bool is_suspect;   /* one of these took the worker of seat `home` down: they run apart */
+    bool was_apart;    /* downs that it was alone in were on two seats */
+    bool has_no_other; /* no second seat was there for its next down alone */
+    uint8_t alone_at;  /* 1 + the seat of the latest of these downs; 0: none */
     uint32_t home;     /* the index of a seat */
     bool was_waiting;  /* it was taken from the lines that wait for a model */
     uint8_t model;     /* 1 + its number in waiting_for_model; 0: not known, or the only one */

@@ -201,7 +201,7 @@ static struct seat *choose_seat(struct runner *runner, const struct request *req
         if (!seat->worker || seat->is_full) continue;
         if (seat->suspects > 0 && seat->suspects_max == 1) continue; /* a suspect runs alone */
         bool has_failed_it = request->was_lost && request->seat == i;
-        loads[count] = seat->requests + (has_failed_it ? FAILED_LOAD : 0);
+        loads[count] = seat->requests + (has_failed_it || seat_is_sick(seat) ? FAILED_LOAD : 0);
         candidates[count++] = seat;
     }
     pthread_mutex_unlock(&runner->lock);

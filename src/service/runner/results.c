@@ -226,6 +226,7 @@ void runner_on_result(void *context, const struct worker_result *result) {
         return;
     }
     seat_leave(runner, slot);
+    if (result->outcome == OUTCOME_DONE) seat->downs = 0;
     if (slot->request) {
         struct request *request = slot->request;
         slot_free(runner, slot);
@@ -297,15 +298,25 @@ struct losses {
     size_t request_count;
 };
 
-static void lose_line(struct runner *runner, struct slot *slot, bool was_alone,
+static void note_alone(struct line_state *line, uint32_t seat) {
+    line->alone++;
+    line->was_apart |= line->alone_at != 0 && line->alone_at != seat + 1;
+    line->alone_at = (uint8_t)(seat + 1);
+}
+
+static void lose_line(struct runner *runner, struct slot *slot, bool was_alone, bool is_blamed,
                       struct losses *losses) {
     struct line_state *line = &slot->line;
     struct active_batch *batch = slot->batch;
+    /* A line goes free once: it may be what takes down the only worker of its model. */
+    is_blamed = is_blamed || line->is_suspect || line->downs > 0;
     seat_clear_suspect(runner, line);
     runner->counters.lines_lost++;
     line->downs++;
-    if (was_alone) line->alone++;
-    bool is_culprit = line->alone >= runner->options.lost_alone_max;
+    if (was_alone && is_blamed) note_alone(line, slot->seat);
+    bool is_culprit =
+        line->alone >= runner->options.lost_alone_max && (line->was_apart || line->has_no_other);
+    line->has_no_other = false;
     if (batch->phase == PHASE_RUN && is_culprit) {
         slot->state = SLOT_COMMITTING;
         losses->lines[losses->line_count++] = slot;
@@ -313,7 +324,7 @@ static void lose_line(struct runner *runner, struct slot *slot, bool was_alone,
     }
     if (batch->phase == PHASE_RUN) {
         line->due_ns = 0;
-        seat_add_suspect(&runner->seats[slot->seat], line);
+        if (is_blamed) seat_add_suspect(&runner->seats[slot->seat], line);
         active_put_back(batch, line);
         batch->blocked_at = UINT64_MAX;
     }
@@ -335,6 +346,8 @@ static void lose_request(struct runner *runner, struct slot *slot, struct losses
 /* Takes all jobs off the seat. The lock is held. */
 static void collect_losses(struct runner *runner, struct seat *seat, struct losses *losses) {
     uint32_t lines = seat->lines, all = lines + seat->requests;
+    /* The one line that a sick seat had is no suspect for it. */
+    bool is_blamed = all > 1 || !seat_is_sick(seat) || !seat_has_well_neighbour(runner, seat);
     losses->lines = mem_new((size_t)lines + 1, sizeof(struct slot *));
     losses->requests = mem_new((size_t)seat->requests + 1, sizeof(struct request *));
     for (uint32_t i = 0; i < runner->slot_count && seat->lines + seat->requests > 0; i++) {
@@ -344,7 +357,7 @@ static void collect_losses(struct runner *runner, struct seat *seat, struct loss
         if (slot->request)
             lose_request(runner, slot, losses);
         else
-            lose_line(runner, slot, all == 1, losses);
+            lose_line(runner, slot, all == 1, is_blamed, losses);
     }
     if (lines > 0) { /* it may go down again while it loads */
         seat->suspects_max = lines > 1 ? lines / 2 : 1;
@@ -353,6 +366,7 @@ static void collect_losses(struct runner *runner, struct seat *seat, struct loss
     seat->is_full = false;
     seat->rooms++;
     seat->down_ns = clock_monotonic_ns();
+    if (all > 0) seat_note_down(seat, seat->down_ns);
     runner->progress++;
     pthread_cond_signal(&runner->work);
 }

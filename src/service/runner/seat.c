@@ -2,12 +2,17 @@
 #include "runner/seat.h"
 
 #include "base/clock.h"
+#include "base/crc.h"
+#include "base/log.h"
 #include "runner/runner_internal.h"
 #include "runner/slot.h"
 
 #include <assert.h>
 
 #define LOST_NS INT64_C(5000000000) /* a worker that is down for longer loses its suspects */
+/* Between two lines for a sick seat: the first pause, and how often it is doubled. */
+#define PROBE_NS INT64_C(5000000000)
+#define PROBE_DOUBLINGS 6
 
 bool seat_has_room(const struct runner *runner, const struct seat *seat,
                    const struct line_state *line) {
@@ -17,12 +22,47 @@ bool seat_has_room(const struct runner *runner, const struct seat *seat,
         bool is_alone = seat->suspects_max > 1 || seat->requests == 0;
         return may_go && is_alone && seat->lines < seat->suspects_max;
     }
+    if (seat_is_sick(seat) && seat_has_well_neighbour(runner, seat))
+        return seat->lines == 0 && clock_monotonic_ns() >= seat->probe_ns;
     return seat->lines < seat->lines_max &&
            (seat->bytes < runner->options.lookahead_bytes || seat->lines == 0);
 }
 
 bool seat_is_lost(const struct seat *seat, int64_t now_ns) {
     return seat->is_full && now_ns - seat->down_ns > LOST_NS;
+}
+
+bool seat_is_sick(const struct seat *seat) {
+    return seat->downs >= WORKER_SICK_DOWNS;
+}
+
+bool seat_has_well_neighbour(const struct runner *runner, const struct seat *seat) {
+    for (uint32_t i = 0; i < runner->seat_count; i++) {
+        const struct seat *other = &runner->seats[i];
+        if (other != seat && other->worker && !other->is_full && !other->has_failed &&
+            other->downs == 0 && other->served == seat->served)
+            return true;
+    }
+    return false;
+}
+
+bool seat_is_last_word(const struct runner *runner, const struct line_state *line) {
+    return line->is_suspect && line->alone_at == line->home + 1 && !line->was_apart &&
+           !line->has_no_other && line->alone + 1u >= runner->options.lost_alone_max;
+}
+
+bool seat_may_be_left(const struct runner *runner, const struct line_state *line, int64_t now_ns) {
+    const struct seat *home = &runner->seats[line->home];
+    return seat_is_lost(home, now_ns) || seat_is_sick(home) || seat_is_last_word(runner, line);
+}
+
+void seat_note_down(struct seat *seat, int64_t now_ns) {
+    seat->downs++;
+    if (!seat_is_sick(seat)) return;
+    uint32_t doublings = seat->downs - WORKER_SICK_DOWNS;
+    seat->probe_ns =
+        now_ns + (PROBE_NS << (doublings < PROBE_DOUBLINGS ? doublings : PROBE_DOUBLINGS));
+    if (doublings == 0) log_warn("worker=%u event=worker_sick downs=%u", seat->index, seat->downs);
 }
 
 void seat_leave(struct runner *runner, struct slot *slot) {
@@ -111,6 +151,7 @@ bool seat_submit(struct runner *runner, struct seat *seat, struct slot *slot,
     struct worker_status status = {0};
     pthread_mutex_lock(&runner->lock);
     uint64_t rooms = seat->rooms;
+    seat->served = crc32c(0, job->model.at, job->model.bytes) | 1;
     seat_begin(seat, slot);
     pthread_mutex_unlock(&runner->lock);
     bool is_taken = worker->ops->submit(worker, job);

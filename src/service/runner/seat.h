@@ -7,8 +7,14 @@
  * A suspect is a line that was in flight when a worker went down. While a seat has suspects, it
  * runs only those. At first at most half of the lines of that crash run at a time; the number
  * doubles once as many suspects have ended well. A suspect that runs alone excludes single requests
- * too, so that its crash proves it guilty. A suspect whose seat has been down for 5 s moves to
- * another seat under the same rule.
+ * too, so that its crash proves it guilty. A suspect whose seat has been down for 5 s, or is sick,
+ * moves to another seat under the same rule.
+ *
+ * A seat is sick once its worker has gone down WORKER_SICK_DOWNS times without an answer. While
+ * another seat of its model is well, it gets one line at a time, after a pause that doubles, and a
+ * line that goes down for the first time then is no suspect. An answer makes it well. So a broken
+ * machine convicts no line: the last of the downs that do is on another seat, where one serves the
+ * model.
  *
  * Thread: the runner's lock.
  * Memory: an array in struct runner; a seat is never given back.
@@ -40,6 +46,9 @@ struct seat {
     uint32_t suspects_max;  /* in flight at a time */
     uint32_t suspects_good; /* ended well since suspects_max was set */
     int64_t down_ns;        /* when the worker last went down */
+    uint32_t downs;         /* with jobs, since it last answered one */
+    int64_t probe_ns;       /* sick: when it may get a line again */
+    uint32_t served;        /* knows the model of its latest job again; 0: none yet */
 };
 
 /* --- with the lock held --- */
@@ -48,6 +57,16 @@ bool seat_has_room(const struct runner *runner, const struct seat *seat,
                    const struct line_state *line);
 /* Whether the seat has been down for so long that its suspects look for another one. */
 bool seat_is_lost(const struct seat *seat, int64_t now_ns);
+bool seat_is_sick(const struct seat *seat);
+/* Whether a seat without a down has had a job for the same model last, so that a sick one need not
+ * be used. */
+bool seat_has_well_neighbour(const struct runner *runner, const struct seat *seat);
+/* Whether the suspect may leave its home for a seat that has no room at once. */
+bool seat_may_be_left(const struct runner *runner, const struct line_state *line, int64_t now_ns);
+/* Whether one more down of the suspect alone convicts it, and all so far were at its home. */
+bool seat_is_last_word(const struct runner *runner, const struct line_state *line);
+/* The worker went down with jobs. */
+void seat_note_down(struct seat *seat, int64_t now_ns);
 /* Notes a job, whose slot is RUNNING then, before the worker has it, because its result may come at
  * once. */
 void seat_begin(struct seat *seat, struct slot *slot);

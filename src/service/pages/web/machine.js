@@ -102,7 +102,8 @@ const cardRow = card => ({
   ]
 });
 
-const NODES = {ready: "good", loading: "live", draining: "warn", failed: "bad"};
+const NODES = {ready: "good", loading: "live", draining: "warn", sick: "bad",
+               failed: "bad"};
 
 const nodeRow = node => ({
   key: node.id,

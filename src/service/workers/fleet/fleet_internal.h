@@ -50,6 +50,7 @@ struct berth {
     char conflict[WORKER_TEXT_BYTES]; /* why a model of it is not served; empty: all are */
     uint32_t lines_max, weight;
     int64_t wanted_ns; /* when PACK_WANT was put last */
+    uint32_t downs;    /* with jobs, since its node's last answer */
 };
 
 #define FLEET_MARKS 8

@@ -141,6 +141,7 @@ void node_release(struct fleet *fleet, struct fleet_node *node, struct endings *
         berth_take_lost(berth, endings, OUTCOME_RETURNED, NULL);
         berth->node = NULL;
         *berth->conflict = '\0';
+        berth->downs = 0;
         berth->is_ready = false;
         berth->was_full = true;
         berth->status.ready = false;

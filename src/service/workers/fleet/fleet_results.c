@@ -43,6 +43,7 @@ static void take_result(struct fleet *fleet, struct fleet_node *node,
     /* Packs are read in order: the node has all up to the one that brought this job. */
     if (job->round == node->round && job->seq > node->read_seq) node->read_seq = job->seq;
     node->results++;
+    if (result.outcome == OUTCOME_DONE) berth->downs = 0;
     bool has_room_again = fleet->was_full && fleet->bytes < fleet->options.bytes_max / 8 * 7;
     if (has_room_again) fleet->was_full = false;
     free(job);
@@ -60,6 +61,7 @@ static void take_down(struct fleet *fleet, struct fleet_node *node,
     struct berth *berth = berth_of(node, record);
     struct endings endings = {0};
     if (!berth || !pack_read_text(record, &reason)) return;
+    if (berth->jobs.count > 0) berth->downs++;
     /* The runner takes the jobs back by itself. */
     berth_take_lost(berth, &endings, OUTCOME_RETURNED, NULL);
     berth->is_ready = berth->status.ready = false;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "workers/fleet/fleet_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,6 +50,12 @@ static void add_worker(struct fleet_node_status *own, const struct berth *berth)
     own->waiting += berth->status.waiting;
     own->restarts += berth->status.restarts;
     own->tokens += berth->status.completion_tokens;
+    bool is_sick = berth->downs >= WORKER_SICK_DOWNS;
+    own->is_sick |= is_sick;
+    if (is_sick && !*own->text)
+        snprintf(own->text, sizeof own->text,
+                 "its worker went down %" PRIu32 " times and answered nothing in between",
+                 berth->downs);
     bool has_none = *berth->conflict && berth->model_count == 0;
     own->is_failed = own->is_failed && (berth->status.is_failed || has_none);
     if ((!berth->status.ready || *berth->conflict) && !*own->text)

@@ -165,6 +165,76 @@ static void a_line_that_takes_the_worker_down_is_found_and_only_it_fails(void **
     pipeline_remove(&p);
 }
 
+/* As a broken card: nothing that it runs is at fault. */
+static void a_worker_that_goes_down_with_everything_convicts_no_line(void **state) {
+    (void)state;
+    for (uint32_t lookahead = 1; lookahead <= 64; lookahead *= 8) {
+        struct pipeline p = {0};
+        char id[STORE_ID_BYTES];
+        const struct worker_echo_options echo[] = {
+            {.down_every = 1, .down_ms = 1}, {.latency_ms = 1}, {.latency_ms = 1}};
+        pipeline_dir(&p);
+        pipeline_open(&p, &(struct runner_options){.lookahead_lines = lookahead}, echo, 3);
+        pipeline_submit(&p, "b", 300, id);
+        struct store_batch batch = pipeline_wait(&p, id, is_over);
+        assert_int_equal(batch.completed, 300);
+        store_batch_release(&batch);
+        struct runner_status status;
+        runner_status(p.runner, &status);
+        assert_true(status.lines_lost > 0);
+        pipeline_close(&p);
+        assert_int_equal(pipeline_fsck(&p), 0);
+        pipeline_remove(&p);
+    }
+}
+
+static void among_workers_and_a_broken_one_only_bad_lines_fail(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    char id[STORE_ID_BYTES];
+    const struct worker_echo_options echo[] = {{.down_every = 1, .down_ms = 1},
+                                               {.poison = "q 17", .down_ms = 1},
+                                               {.poison = "q 17", .down_ms = 1}};
+    pipeline_dir(&p);
+    pipeline_open(&p, &(struct runner_options){.lookahead_lines = 32}, echo, 3);
+    pipeline_submit(&p, "q", 170, id); /* one of them is "q 17" */
+    struct store_batch batch = pipeline_wait(&p, id, is_over);
+    assert_int_equal(batch.completed, 169);
+    assert_int_equal(batch.failed, 1);
+    size_t bytes;
+    char *errors = pipeline_read(&p, batch.error_file_id, &bytes);
+    assert_non_null(strstr(errors, "\"custom_id\":\"q-17\""));
+    free(errors);
+    store_batch_release(&batch);
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    pipeline_remove(&p);
+}
+
+/* Workers of other models take none of their lines, and those of their own go down with each. */
+static void batches_of_bad_lines_alone_end(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    static const char *const own[] = {"m", NULL}, *const others[] = {"n", NULL};
+    const struct worker_echo_options echo[] = {{.models = others},
+                                               {.models = own, .down_every = 1, .down_ms = 1},
+                                               {.models = own, .down_every = 1, .down_ms = 1}};
+    for (size_t count = 2; count <= 3; count++) {
+        pipeline_dir(&p);
+        pipeline_open(&p, &(struct runner_options){.lookahead_lines = 16}, echo, count);
+        for (char salt[] = "a"; *salt <= 'b'; ++*salt) {
+            char id[STORE_ID_BYTES];
+            pipeline_submit(&p, salt, 12, id);
+            struct store_batch batch = pipeline_wait(&p, id, is_over);
+            assert_int_equal(batch.failed, 12);
+            store_batch_release(&batch);
+        }
+        pipeline_close(&p);
+        assert_int_equal(pipeline_fsck(&p), 0);
+        pipeline_remove(&p);
+    }
+}
+
 static void eight_batches_at_once_all_end_and_no_result_crosses(void **state) {
     (void)state;
     struct pipeline p = {0};
@@ -766,6 +836,9 @@ int main(void) {
         cmocka_unit_test(retries_are_bounded_and_end_in_the_workers_own_answer),
         cmocka_unit_test(a_worker_that_goes_down_now_and_then_loses_no_line),
         cmocka_unit_test(a_line_that_takes_the_worker_down_is_found_and_only_it_fails),
+        cmocka_unit_test(a_worker_that_goes_down_with_everything_convicts_no_line),
+        cmocka_unit_test(among_workers_and_a_broken_one_only_bad_lines_fail),
+        cmocka_unit_test(batches_of_bad_lines_alone_end),
         cmocka_unit_test(eight_batches_at_once_all_end_and_no_result_crosses),
         cmocka_unit_test(counters_only_grow_and_files_show_only_at_the_end),
         cmocka_unit_test(a_batch_that_has_ended_in_the_store_has_ended_for_everyone),

@@ -280,6 +280,28 @@ static void a_line_that_takes_workers_down_is_found_and_only_it_fails(void **sta
     cluster_close(&cluster);
 }
 
+static bool one_is_sick(struct cluster *cluster) {
+    struct fleet_node_status nodes[NODES];
+    size_t count = fleet_nodes(cluster->fleet, nodes, NODES), sick = 0;
+    for (size_t i = 0; i < count; i++)
+        sick += nodes[i].is_sick && strstr(nodes[i].text, "answered nothing in between");
+    return count == 2 && sick == 1;
+}
+
+static void a_node_that_goes_down_with_everything_is_sick_and_costs_no_line(void **state) {
+    (void)state;
+    struct cluster cluster;
+    char ids[3][STORE_ID_BYTES], salt[] = "a";
+    cluster_open(&cluster, 1, &(struct worker_echo_options){.latency_ms = 30});
+    cluster_start_node(&cluster, 1, &(struct worker_echo_options){.down_every = 1, .down_ms = 5});
+    for (int i = 0; i < 3; i++, salt[0]++) {
+        pipeline_submit(&cluster.p, salt, 500, ids[i]);
+        end_well(&cluster, ids[i], salt, 500);
+    }
+    cluster_wait(one_is_sick, &cluster, "a node is sick");
+    cluster_close(&cluster);
+}
+
 static void a_cancelled_batch_is_cancelled_at_its_nodes(void **state) {
     (void)state;
     struct cluster cluster;
@@ -400,6 +422,7 @@ int main(void) {
         cmocka_unit_test(a_bus_that_is_away_for_ten_minutes_costs_no_line),
         cmocka_unit_test(a_lost_nodes_lines_run_again_within_30_s),
         cmocka_unit_test(a_line_that_takes_workers_down_is_found_and_only_it_fails),
+        cmocka_unit_test(a_node_that_goes_down_with_everything_is_sick_and_costs_no_line),
         cmocka_unit_test(a_cancelled_batch_is_cancelled_at_its_nodes),
         cmocka_unit_test(a_second_server_on_one_bus_gets_no_node),
         cmocka_unit_test(a_single_request_streams_from_a_node),
