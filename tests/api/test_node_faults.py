@@ -75,6 +75,29 @@ def test_a_killed_engine_of_a_node_costs_no_line(tmp_path, redis):
         assert nodes_of(server)[0]["id"] == node.name
 
 
+@pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}")
+def test_an_engine_of_a_node_that_stands_still_is_killed_and_costs_no_line(tmp_path, redis):
+    clock = support.Clock(tmp_path)
+    lines = [
+        support.request(f"line-{i}", f"Say {i}.", model="m", temperature=0,
+                        max_tokens=64 if i else 1, ignore_eos=True) for i in range(60)]
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, "--model", f"m={TINY}/model-q8_0.gguf", *PLAIN, "--hang-seconds",
+                 "60", environment=clock.environment) as node:
+        support.until(lambda: [one["state"] for one in nodes_of(server)] == ["ready"])
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] > 0)
+        for number in children(node.process):
+            os.kill(number, signal.SIGSTOP)
+        log = tmp_path / "nodes.log"
+        # In small steps: a node that sees seconds pass at once thinks that it was stopped itself.
+        clock.until(lambda: "the engine made no progress for" in log.read_text(), 0.5)
+        output, errors = server.results(server.wait(batch_id))
+        assert errors == [] and [line["custom_id"] for line in output] == [
+            line["custom_id"] for line in lines]
+        support.until(lambda: nodes_of(server)[0]["restarts"] >= 1)
+
+
 def test_a_cancelled_batch_ends_at_its_nodes(tmp_path, redis):
     lines = life.echo_lines(40)
     for line in lines[20:]:
@@ -196,6 +219,31 @@ def test_a_line_of_many_mebibytes_crosses_the_queue(tmp_path, redis):
         output, errors = server.results(server.wait(server.create(support.jsonl(lines))["id"]))
         life.judge(output, lines)
         assert errors == [] and server.json("GET", "/v1/machine")["queue"]["returned"] == 0
+
+
+@pytest.mark.skipif(life.SCALE < 1, reason="a gigabyte on the disk: QUERN_KILLS=1, make nightly")
+def test_answers_of_sixty_mebibytes_cross_the_queue_in_reads_that_hold_them(tmp_path):
+    """Five of them are more than a reply may have."""
+    count, inputs = 6, 2900
+    lines = [{
+        "custom_id": f"line-{i}", "method": "POST", "url": "/v1/embeddings",
+        "body": {"model": "smollm2", "input": [f"{i}"] * inputs, "dimensions": 4096,
+                 "encoding_format": "base64", "echo": {"delay_ms": 0 if i else 15000}}}
+             for i in range(count)]
+    with Redis(tmp_path, "--maxmemory", "900mb") as redis, \
+            support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, *ECHO):
+        batch_id = server.create(support.jsonl(lines), endpoint="/v1/embeddings")["id"]
+        # All of them wait in the queue when the server reads again.
+        support.until(lambda: [one["waiting"] for one in nodes_of(server)] == [count])
+        os.kill(server.process.pid, signal.SIGSTOP)
+        support.until(lambda: redis.packs() >= count)
+        os.kill(server.process.pid, signal.SIGCONT)
+        batch = server.wait(batch_id)
+        assert batch["request_counts"] == {"total": count, "completed": count, "failed": 0}
+        support.until(lambda: redis.packs() == 0)
+        status, data = server.call("GET", f"/v1/files/{batch['output_file_id']}/content")
+        assert status == 200 and len(data) > count * (60 << 20)
 
 
 def test_a_queue_with_tls_is_trusted_by_its_authority_alone(tmp_path):

@@ -11,7 +11,7 @@ import os, random, re, signal, time
 import pytest
 
 import life, support
-from cluster import Node, Proxy, Redis, needs_redis
+from cluster import Node, Proxy, Redis, Sniper, needs_redis
 
 pytestmark = needs_redis
 SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
@@ -24,7 +24,8 @@ class Scene:
     def __init__(self, folder, seed):
         self.folder, self.rng = folder, random.Random(seed)
         self.redis = Redis(folder).start()
-        self.server = support.Server(folder / "state", "--queue", self.redis.url)
+        self.sniper = Sniper(self.redis.port)
+        self.server = life.Victim(folder / "state", "--queue", self.sniper.url)
         self.server.start()
         self.proxy = Proxy(self.redis.port)
         self.nodes = [self.node(), Node(folder, self.proxy, *life.ECHO)]
@@ -39,6 +40,7 @@ class Scene:
         assert self.server.stop() == 0
         assert self.redis.ask("KEYS", "{quern:*}:[wr]:*") == []
         self.proxy.close()
+        self.sniper.close()
         self.redis.__exit__()
         support.fsck(self.folder / "state")
 
@@ -98,10 +100,10 @@ class Scene:
             self.redis.ask("DEL", name)
 
 
-def lines_of():
+def lines_of(each_ms):
     lines = life.echo_lines(LINES)
     for line in lines:
-        line["body"]["echo"] = {"each_ms": 3}
+        line["body"]["echo"] = {"each_ms": each_ms}
     return lines
 
 
@@ -111,7 +113,8 @@ def lines_of():
                                          ("bad_network", 60)])
 def test_a_batch_ends_as_if_nothing_had_happened(tmp_path, what, count):
     print(f"seed {SEED}")
-    lines, scene, done, begun = lines_of(), Scene(tmp_path, f"{SEED} {what}"), 0, 0
+    each_ms = 25 if what == "flush" else 3
+    lines, scene, done, begun = lines_of(each_ms), Scene(tmp_path, f"{SEED} {what}"), 0, 0
     wanted = min(life.scaled(count), 4) if life.SCALE < 1 else count  # a batch in the gate
     while done < wanted:
         batch_id, begun = scene.server.create(support.jsonl(lines))["id"], begun + LINES
@@ -126,5 +129,39 @@ def test_a_batch_ends_as_if_nothing_had_happened(tmp_path, what, count):
         assert errors == [], f"seed {SEED}"
         if what == "kill_server":  # the next one adopts what nodes have
             assert scene.ran(time.monotonic()) == begun, f"seed {SEED}"
+        if what == "flush":  # two seconds of the results of both nodes
+            again = scene.ran(time.monotonic()) - begun
+            assert 0 <= again <= done * 2 * 2000 // each_ms, f"seed {SEED}"
+    support.until(lambda: scene.redis.packs() == 0)
+    scene.end()
+
+
+def test_a_server_that_is_killed_at_any_command_repeats_no_line(tmp_path):
+    """At each command from its start on, while nodes have lines of the server before."""
+    print(f"seed {SEED}")
+    scene, begun = Scene(tmp_path, f"{SEED} command"), 0
+    places = life.spread(1, 100, life.scaled(100))
+    if life.SCALE < 1:
+        places = sorted(scene.rng.sample(range(1, 41), min(life.scaled(100), 4)))
+    lines = lines_of(3)
+    for place in places:
+        batch_id, begun = scene.server.create(support.jsonl(lines))["id"], begun + LINES
+        support.until(lambda: scene.server.batch(batch_id)["request_counts"]["completed"] > 0)
+        scene.server.kill()
+        scene.sniper.arm(place, lambda: scene.server.process.kill())
+        batch = None
+        while not batch:
+            try:
+                if scene.server.process.poll() is not None:
+                    time.sleep(1.1)  # the epoch is another one, as it is a second
+                    scene.server.start()
+                batch = scene.server.wait(batch_id)
+            except life.Died:
+                scene.server.process.wait()
+        scene.sniper.arm(0, None)
+        output, errors = scene.server.results(batch)
+        life.judge(output, lines)
+        assert errors == [], f"seed {SEED}, command {place}"
+        assert scene.ran(time.monotonic()) == begun, f"seed {SEED}, command {place}"
     support.until(lambda: scene.redis.packs() == 0)
     scene.end()

@@ -120,6 +120,7 @@ class Proxy:
     def pump(self, source, sink):
         try:
             while data := source.recv(65536):
+                self.saw(source, data)
                 while self.state == "still":
                     time.sleep(0.02)
                 if self.state == "slow":
@@ -138,6 +139,9 @@ class Proxy:
                 end.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+    def saw(self, source, data):
+        pass
 
     def cut(self):
         for pair in self.pairs:
@@ -159,6 +163,47 @@ class Proxy:
         self.listener.close()
         with self.lock:
             self.cut()
+
+
+class Sniper(Proxy):
+    """A way to Redis on which the process behind it is killed at its n-th command after arm(n): it
+    has been sent, and Redis does it, but no reply comes back."""
+
+    def __init__(self, port):
+        super().__init__(port)
+        self.left, self.kill, self.rests = 0, None, {}
+
+    def arm(self, at, kill):
+        """Counts commands of connections that are made from now on; 0: none."""
+        with self.lock:
+            self.rests = {near: None for near, _ in self.pairs}
+            self.kill, self.left = kill, at
+
+    def saw(self, source, data):
+        with self.lock:
+            rest = self.rests.get(source, b"")
+            if self.left == 0 or rest is None or any(source is far for _, far in self.pairs):
+                return
+            rest += data
+            while self.left > 0 and (end := command_end(rest)):
+                rest = rest[end:]
+                self.left -= 1
+                if self.left == 0:
+                    self.kill()
+            self.rests[source] = rest
+
+
+def command_end(data):
+    """Where the first command ends; None if it is not whole."""
+    at = data.find(b"\r\n") + 2
+    if at < 2:
+        return None
+    for _ in range(int(data[1:at - 2])):
+        end = data.find(b"\r\n", at) + 2
+        if end < 2:
+            return None
+        at = end + int(data[at + 1:end - 2]) + 2
+    return at if at <= len(data) else None
 
 
 class Node:

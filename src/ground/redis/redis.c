@@ -13,6 +13,7 @@
 #define TIMEOUT_MS 5000
 #define REPLY_BYTES ((size_t)256 << 20)
 #define ROOM_BYTES ((size_t)64 << 10)
+#define NS_PER_BYTE 1000 /* what a second per MB is */
 #define OUT_KEPT ((size_t)4 << 20)
 
 struct redis {
@@ -85,6 +86,7 @@ static enum err read_reply(struct redis *redis, int64_t due_ns,
         if (count == 0)
             return err_set(error, ERR_UNAVAILABLE, "the queue's server did not answer in time");
         buf_commit(&redis->reader.bytes, count);
+        due_ns += (int64_t)count * NS_PER_BYTE;
     }
 }
 
@@ -166,7 +168,9 @@ enum err redis_send(struct redis *redis, struct error *error) {
     enum err err = redis->stream ? OK : connect_now(redis, error);
     if (err == OK)
         err = stream_write(redis->stream, redis->out.at, redis->out.bytes,
-                           sync_deadline_ns(redis->options.timeout_ms), error);
+                           sync_deadline_ns(redis->options.timeout_ms) +
+                               (int64_t)redis->out.bytes * NS_PER_BYTE,
+                           error);
     if (err != OK) {
         redis_drop(redis);
         return err;

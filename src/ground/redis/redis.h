@@ -20,10 +20,12 @@ struct redis;
 /* Texts are borrowed as long as the client lives. */
 struct redis_options {
     struct redis_place place;
-    const char *password;   /* NULL: none */
-    const char *ca_file;    /* as in stream.h */
-    const char *cert_file;  /* likewise */
-    int64_t timeout_ms;     /* for a connection, and for each reply (default 5 s) */
+    const char *password;  /* NULL: none */
+    const char *ca_file;   /* as in stream.h */
+    const char *cert_file; /* likewise */
+    /* For a connection, and for each reply (default 5 s); what is sent or read may take a second
+     * more per MB. */
+    int64_t timeout_ms;
     size_t reply_bytes_max; /* replies that are there at a time (default 256 MiB) */
 };
 
@@ -36,7 +38,7 @@ void redis_add(struct redis *redis, const struct str *words, size_t count);
 enum err redis_send(struct redis *redis, struct error *error) MUST_CHECK;
 /* The reply to the next command, the root value first; it is the reader's until the next call. The
  * server may take `wait_ms` longer than the timeout. ERR_UNAVAILABLE; ERR_CORRUPT for bytes that
- * are no reply. A reply of the kind REPLY_ERROR is a reply. */
+ * are no reply, or of more than reply_bytes_max. A reply of the kind REPLY_ERROR is a reply. */
 enum err redis_reply(struct redis *redis, int64_t wait_ms, const struct reply_value **ret_reply,
                      struct error *error) MUST_CHECK;
 /* As redis_reply; an error that the server replies is ERR_IO with its sentence, ERR_DENIED if the

@@ -1,38 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cluster/bus_redis.h"
-
-#include "base/clock.h"
 #include "base/id.h"
 #include "base/mem.h"
+#include "cluster/bus_redis_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_BYTES (REDIS_NAME_BYTES + BUS_NODE_BYTES + 32)
-#define RESULTS_AT_ONCE "64"
-#define STREAM_TTL_MS "600000"
-#define SIGN_TTL_MS "15000" /* beats and the key `server` live so long */
+#define AT_ONCE_MAX 64 /* packs per read */
 _Static_assert(BUS_BEAT_TTL_MS == 15000 && BUS_LEAD_TTL_MS == 15000, "SIGN_TTL_MS is both");
 #define WORDS_MAX 12
-#define GEN_BYTES 33
-
-struct redis_bus {
-    struct bus bus;
-    struct redis *redis;
-    const char *cluster;
-    uint64_t epoch;   /* this server's */
-    char leader[320]; /* value of the key `server` */
-    char gen[GEN_BYTES];
-    char work_id[48]; /* the last pack of work that was told */
-    size_t queued;    /* commands of the next flush */
-    struct told {
-        char (*ids)[48];
-        size_t count, capacity;
-    } told;             /* packs of results that were told and not settled */
-    char result_id[48]; /* the last pack of results that was told */
-};
 
 static struct redis_bus *of(struct bus *bus) {
     return (struct redis_bus *)bus;
@@ -40,28 +18,18 @@ static struct redis_bus *of(struct bus *bus) {
 
 /* --- commands --- */
 
-struct key {
-    char text[KEY_BYTES];
-};
-
-static struct key key_of(const struct redis_bus *own, const char *kind, const char *name) {
+struct key bus_redis_key(const struct redis_bus *own, const char *kind, const char *name) {
     struct key key;
     snprintf(key.text, sizeof key.text, "{quern:%s}:%s%s", own->cluster, kind, name);
     return key;
 }
 
-/* Queues a command of words, the last one NULL. */
-static void add(struct redis_bus *own, const char *const *words) {
+void bus_redis_add(struct redis_bus *own, const char *const *words) {
     struct str list[WORDS_MAX];
     size_t count = 0;
     for (; words[count] && count < WORDS_MAX; count++) list[count] = str_from(words[count]);
     redis_add(own->redis, list, count);
 }
-
-#define COMMAND(...)                                                                               \
-    (const char *const[]) {                                                                        \
-        __VA_ARGS__, NULL                                                                          \
-    }
 
 /* Takes the results of `count` commands. The first error counts. */
 static enum err take_results(struct redis_bus *own, size_t count, struct error *error) {
@@ -79,129 +47,45 @@ static enum err take_results(struct redis_bus *own, size_t count, struct error *
     return first;
 }
 
+enum err bus_redis_run(struct redis_bus *own, size_t count, struct error *error) {
+    enum err err = redis_send(own->redis, error);
+    return err == OK ? take_results(own, count, error) : err;
+}
+
 static enum err redis_flush(struct bus *bus, struct error *error) {
     struct redis_bus *own = of(bus);
     size_t queued = own->queued;
     own->queued = 0;
-    if (queued == 0) return OK;
-    enum err err = redis_send(own->redis, error);
-    return err == OK ? take_results(own, queued, error) : err;
+    return queued == 0 ? OK : bus_redis_run(own, queued, error);
 }
 
-/* Sends one command and takes its result; what waits for a flush goes before it. */
-static enum err ask(struct redis_bus *own, const char *const *words,
-                    const struct reply_value **ret_reply, struct error *error) {
+enum err bus_redis_ask(struct redis_bus *own, const char *const *words,
+                       const struct reply_value **ret_reply, struct error *error) {
     enum err err = redis_flush(&own->bus, error);
     if (err != OK) return err;
-    add(own, words);
+    bus_redis_add(own, words);
     err = redis_send(own->redis, error);
     return err == OK ? redis_result(own->redis, 0, ret_reply, error) : err;
 }
 
-/* The stream of results of an epoch. */
-static struct key results_key(const struct redis_bus *own, uint64_t epoch) {
+struct key bus_redis_results_key(const struct redis_bus *own, uint64_t epoch) {
     char name[24];
     snprintf(name, sizeof name, "%" PRIu64, epoch);
-    return key_of(own, "r:", name);
+    return bus_redis_key(own, "r:", name);
 }
 
-/* --- leading --- */
-
-/* "ID EPOCH" */
-static uint64_t epoch_in(struct str value, struct str *ret_id) {
-    size_t space = value.bytes;
-    uint64_t epoch = 0;
-    while (space > 0 && value.at[space - 1] != ' ') space--;
-    *ret_id = (struct str){value.at, space > 0 ? space - 1 : 0};
-    if (space == 0 || !str_to_u64(str_skip(value, space), &epoch)) return 0;
-    return epoch;
-}
-
-static enum err another_leads(struct redis_bus *own, struct str value, struct error *error) {
-    return err_set(error, ERR_CONFLICT,
-                   "another server leads the cluster '%s': %.*s; one state directory has one "
-                   "cluster",
-                   own->cluster, (int)(value.bytes < 100 ? value.bytes : 100), value.at);
-}
-
-/* The stream of results of the server before becomes that of this one, or goes. So a node can put
- * nothing for the epoch before any more. */
-static enum err take_over(struct redis_bus *own, uint64_t before, bool follows,
-                          struct error *error) {
-    struct key old = results_key(own, before), key = results_key(own, own->epoch);
-    const struct reply_value *reply;
-    enum err err = ask(own, COMMAND("PEXPIRE", old.text, STREAM_TTL_MS), &reply, error);
-    if (err != OK || reply->kind != REPLY_NUMBER || reply->number == 0) return err;
-    if (!follows) return ask(own, COMMAND("DEL", old.text), &reply, error);
-    return ask(own, COMMAND("RENAME", old.text, key.text), &reply, error);
-}
-
-/* The key `server` is there while the server is, `last` for good. */
 static enum err redis_lead(struct bus *bus, const char *id, uint64_t *ret_epoch, bool *ret_follows,
                            struct error *error) {
-    struct redis_bus *own = of(bus);
-    struct key key = key_of(own, "server", ""), last = key_of(own, "last", "");
-    const struct reply_value *reply;
-    struct str leader = {0};
-    uint64_t epoch = (uint64_t)clock_unix_s(), before = 0;
-    enum err err = ask(own, COMMAND("GET", key.text), &reply, error);
-    if (err != OK) return err;
-    if (reply->kind == REPLY_TEXT) before = epoch_in(reply->text, &leader);
-    if (reply->kind == REPLY_TEXT && !str_is(leader, id))
-        return another_leads(own, reply->text, error);
-    *ret_follows = before > 0;
-    err = ask(own, COMMAND("GET", last.text), &reply, error);
-    if (err != OK) return err;
-    uint64_t ended = reply->kind == REPLY_TEXT ? epoch_in(reply->text, &leader) : 0;
-    if (ended > before) *ret_follows = str_is(leader, id);
-    if (ended > before) before = ended;
-    if (before >= epoch && before < UINT64_MAX >> 25) epoch = before + 1;
-    own->epoch = *ret_epoch = epoch;
-    snprintf(own->leader, sizeof own->leader, "%.256s %" PRIu64, id, epoch);
-    if (before > 0) err = take_over(own, before, *ret_follows, error);
-    if (err == OK) err = ask(own, COMMAND("SET", last.text, own->leader), &reply, error);
-    if (err == OK)
-        err = ask(own, COMMAND("SET", key.text, own->leader, "PX", SIGN_TTL_MS), &reply, error);
-    return err;
-}
-
-/* Keeps the stream of results alive, or makes it: nodes put into one that is there. So none is left
- * of a server that has ended, however late a node's pack comes. */
-static enum err keep_results(struct redis_bus *own, struct error *error) {
-    struct key key = results_key(own, own->epoch);
-    const struct reply_value *reply;
-    enum err err = ask(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS), &reply, error);
-    if (err != OK || reply->kind != REPLY_NUMBER || reply->number != 0) return err;
-    add(own, COMMAND("XADD", key.text, "0-1", "p", ""));
-    add(own, COMMAND("XDEL", key.text, "0-1"));
-    add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
-    err = redis_send(own->redis, error);
-    return err == OK ? take_results(own, 3, error) : err;
-}
-
-/* Makes sure that this server leads still. */
-static enum err keep_leading(struct redis_bus *own, struct error *error) {
-    struct key key = key_of(own, "server", "");
-    const struct reply_value *reply;
-    enum err err = ask(own, COMMAND("GET", key.text), &reply, error);
-    if (err != OK) return err;
-    if (reply->kind == REPLY_TEXT && !str_is(reply->text, own->leader))
-        return another_leads(own, reply->text, error);
-    if (reply->kind == REPLY_TEXT)
-        return ask(own, COMMAND("PEXPIRE", key.text, SIGN_TTL_MS), &reply, error);
-    err = ask(own, COMMAND("SET", key.text, own->leader, "NX", "PX", SIGN_TTL_MS), &reply, error);
-    if (err == OK && reply->kind == REPLY_NONE)
-        return another_leads(own, STR("it came at the same moment"), error);
-    return err;
+    return bus_redis_lead(of(bus), id, ret_epoch, ret_follows, error);
 }
 
 /* Compares `gen` with what it was; the server makes a new one. */
 static enum err look_at_gen(struct redis_bus *own, bool makes_one, bool *ret_was_emptied,
                             struct error *error) {
-    struct key key = key_of(own, "gen", "");
+    struct key key = bus_redis_key(own, "gen", "");
     const struct reply_value *reply;
     *ret_was_emptied = false;
-    enum err err = ask(own, COMMAND("GET", key.text), &reply, error);
+    enum err err = bus_redis_ask(own, COMMAND("GET", key.text), &reply, error);
     if (err != OK) return err;
     bool has_one = reply->kind == REPLY_TEXT && reply->text.bytes < GEN_BYTES;
     if (has_one && str_is(reply->text, own->gen)) return OK;
@@ -213,14 +97,14 @@ static enum err look_at_gen(struct redis_bus *own, bool makes_one, bool *ret_was
     }
     if (!makes_one) return OK;
     id_hex(own->gen, sizeof own->gen, "", GEN_BYTES - 1);
-    return ask(own, COMMAND("SET", key.text, own->gen), &reply, error);
+    return bus_redis_ask(own, COMMAND("SET", key.text, own->gen), &reply, error);
 }
 
 /* The beats of the nodes that are named in the set. */
 static enum err tell_beats(struct redis_bus *own, bus_fn beat, void *context, struct error *error) {
-    struct key nodes = key_of(own, "nodes", "");
+    struct key nodes = bus_redis_key(own, "nodes", "");
     const struct reply_value *reply;
-    enum err err = ask(own, COMMAND("SMEMBERS", nodes.text), &reply, error);
+    enum err err = bus_redis_ask(own, COMMAND("SMEMBERS", nodes.text), &reply, error);
     if (err != OK || reply->kind != REPLY_LIST) return err;
     char(*names)[BUS_NODE_BYTES] = mem_new(BUS_NODES_MAX, sizeof *names);
     size_t count = 0;
@@ -232,8 +116,8 @@ static enum err tell_beats(struct redis_bus *own, bus_fn beat, void *context, st
         memcpy(names[count++], name.at, name.bytes);
     }
     for (size_t i = 0; i < count; i++) {
-        struct key key = key_of(own, "node:", names[i]);
-        add(own, COMMAND("GET", key.text));
+        struct key key = bus_redis_key(own, "node:", names[i]);
+        bus_redis_add(own, COMMAND("GET", key.text));
     }
     err = count > 0 ? redis_send(own->redis, error) : OK;
     for (size_t i = 0; i < count && err == OK; i++) {
@@ -244,7 +128,7 @@ static enum err tell_beats(struct redis_bus *own, bus_fn beat, void *context, st
     size_t silent = 0;
     for (size_t i = 0; i < count && err == OK; i++) {
         if (!*names[i]) continue;
-        add(own, COMMAND("SREM", nodes.text, names[i]));
+        bus_redis_add(own, COMMAND("SREM", nodes.text, names[i]));
         silent++;
     }
     if (err == OK && silent > 0) err = redis_send(own->redis, error);
@@ -256,8 +140,8 @@ static enum err tell_beats(struct redis_bus *own, bus_fn beat, void *context, st
 static enum err redis_look(struct bus *bus, bus_fn beat, void *context, bool *ret_was_emptied,
                            struct error *error) {
     struct redis_bus *own = of(bus);
-    enum err err = keep_leading(own, error);
-    if (err == OK) err = keep_results(own, error);
+    enum err err = bus_redis_keep_leading(own, error);
+    if (err == OK) err = bus_redis_keep_results(own, error);
     if (err == OK) err = look_at_gen(own, true, ret_was_emptied, error);
     return err == OK ? tell_beats(own, beat, context, error) : err;
 }
@@ -266,15 +150,16 @@ static enum err redis_look(struct bus *bus, bus_fn beat, void *context, bool *re
  * restart of Redis. */
 static enum err redis_resign(struct bus *bus, struct error *error) {
     struct redis_bus *own = of(bus);
-    struct key key = key_of(own, "server", ""), results = results_key(own, own->epoch);
+    struct key key = bus_redis_key(own, "server", ""),
+               results = bus_redis_results_key(own, own->epoch);
     const struct reply_value *reply;
-    enum err err =
-        ask(own, COMMAND("XREAD", "COUNT", "1", "STREAMS", results.text, "0-0"), &reply, error);
+    enum err err = bus_redis_ask(
+        own, COMMAND("XREAD", "COUNT", "1", "STREAMS", results.text, "0-0"), &reply, error);
     if (err == OK && reply->kind == REPLY_NONE)
-        err = ask(own, COMMAND("DEL", results.text), &reply, error);
-    if (err == OK) err = ask(own, COMMAND("GET", key.text), &reply, error);
+        err = bus_redis_ask(own, COMMAND("DEL", results.text), &reply, error);
+    if (err == OK) err = bus_redis_ask(own, COMMAND("GET", key.text), &reply, error);
     if (err != OK || reply->kind != REPLY_TEXT || !str_is(reply->text, own->leader)) return err;
-    return ask(own, COMMAND("DEL", key.text), &reply, error);
+    return bus_redis_ask(own, COMMAND("DEL", key.text), &reply, error);
 }
 
 /* --- work --- */
@@ -282,31 +167,31 @@ static enum err redis_resign(struct bus *bus, struct error *error) {
 static void redis_put(struct bus *bus, const char *node, uint64_t round, uint64_t seq,
                       struct str pack) {
     struct redis_bus *own = of(bus);
-    struct key key = key_of(own, "w:", node);
+    struct key key = bus_redis_key(own, "w:", node);
     char id[48];
     snprintf(id, sizeof id, "%" PRIu64 "-%" PRIu64, round, seq);
     const struct str words[] = {STR("XADD"), str_from(key.text), str_from(id), STR("p"), pack};
     redis_add(own->redis, words, 5);
     own->queued++;
     if (seq != 1) return;
-    add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
+    bus_redis_add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
     own->queued++;
 }
 
 static void redis_trim(struct bus *bus, const char *node, uint64_t round, uint64_t seq) {
     struct redis_bus *own = of(bus);
-    struct key key = key_of(own, "w:", node);
+    struct key key = bus_redis_key(own, "w:", node);
     char id[48];
     snprintf(id, sizeof id, "%" PRIu64 "-%" PRIu64, round, seq + 1);
-    add(own, COMMAND("XTRIM", key.text, "MINID", id));
-    add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
+    bus_redis_add(own, COMMAND("XTRIM", key.text, "MINID", id));
+    bus_redis_add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
     own->queued += 2;
 }
 
 static void redis_forget(struct bus *bus, const char *node) {
     struct redis_bus *own = of(bus);
-    struct key key = key_of(own, "w:", node);
-    add(own, COMMAND("DEL", key.text));
+    struct key key = bus_redis_key(own, "w:", node);
+    bus_redis_add(own, COMMAND("DEL", key.text));
     own->queued++;
 }
 
@@ -353,9 +238,20 @@ static void each_entry(struct redis_bus *own, const struct reply_value *reply, e
 }
 
 static void add_read(struct redis_bus *own, const char *key, const char *from, int64_t wait_ms) {
-    char wait[24];
+    char wait[24], count[12];
     snprintf(wait, sizeof wait, "%" PRId64, wait_ms > 0 ? wait_ms : 1);
-    add(own, COMMAND("XREAD", "COUNT", RESULTS_AT_ONCE, "BLOCK", wait, "STREAMS", key, from));
+    snprintf(count, sizeof count, "%" PRIu32, own->at_once);
+    bus_redis_add(own, COMMAND("XREAD", "COUNT", count, "BLOCK", wait, "STREAMS", key, from));
+}
+
+/* Takes the result of the read. Packs of many MiB may together be more than a reply may have, or
+ * than comes in time, and one alone is not: after a failure fewer are asked for. */
+static enum err take_read(struct redis_bus *own, int64_t wait_ms,
+                          const struct reply_value **ret_reply, struct error *error) {
+    enum err err = redis_result(own->redis, wait_ms, ret_reply, error);
+    if (err == OK && own->at_once < AT_ONCE_MAX) own->at_once *= 2;
+    if (err != OK) own->at_once = own->at_once > 4 ? own->at_once / 4 : 1;
+    return err;
 }
 
 /* --- results --- */
@@ -372,7 +268,7 @@ static void take_result(struct redis_bus *own, const struct entry *entry, bus_fn
 
 static void redis_settle(struct bus *bus, uint64_t epoch, size_t count) {
     struct redis_bus *own = of(bus);
-    struct key key = results_key(own, epoch);
+    struct key key = bus_redis_results_key(own, epoch);
     if (count > own->told.count) count = own->told.count;
     if (count == 0) return;
     struct str *words = mem_new(count + 2, sizeof *words);
@@ -390,7 +286,7 @@ static enum err redis_results(struct bus *bus, uint64_t epoch, bool from_start, 
                               bus_fn pack, void *context, struct error *error) {
     struct redis_bus *own = of(bus);
     const struct reply_value *reply;
-    struct key key = results_key(own, epoch);
+    struct key key = bus_redis_results_key(own, epoch);
     size_t deletes = own->queued;
     own->queued = 0;
     if (from_start) own->told.count = 0;
@@ -398,7 +294,7 @@ static enum err redis_results(struct bus *bus, uint64_t epoch, bool from_start, 
     add_read(own, key.text, own->result_id, wait_ms);
     enum err err = redis_send(own->redis, error);
     if (err == OK) err = take_results(own, deletes, error);
-    if (err == OK) err = redis_result(own->redis, wait_ms, &reply, error);
+    if (err == OK) err = take_read(own, wait_ms, &reply, error);
     if (err == OK) each_entry(own, reply, take_result, pack, context, NULL);
     return err;
 }
@@ -408,12 +304,12 @@ static enum err redis_results(struct bus *bus, uint64_t epoch, bool from_start, 
 static enum err redis_beat(struct bus *bus, const char *node, struct str beat,
                            bool *ret_was_emptied, struct error *error) {
     struct redis_bus *own = of(bus);
-    struct key key = key_of(own, "node:", node), nodes = key_of(own, "nodes", "");
+    struct key key = bus_redis_key(own, "node:", node), nodes = bus_redis_key(own, "nodes", "");
     const struct str words[] = {STR("SET"), str_from(key.text), beat, STR("PX"), STR(SIGN_TTL_MS)};
     redis_add(own->redis, words, 5);
     /* A full queue takes no beat, but keeps the one before alive. */
-    add(own, COMMAND("PEXPIRE", key.text, SIGN_TTL_MS));
-    add(own, COMMAND("SADD", nodes.text, node));
+    bus_redis_add(own, COMMAND("PEXPIRE", key.text, SIGN_TTL_MS));
+    bus_redis_add(own, COMMAND("SADD", nodes.text, node));
     enum err err = redis_send(own->redis, error);
     if (err == OK) err = take_results(own, 3, error);
     return err == OK ? look_at_gen(own, false, ret_was_emptied, error) : err;
@@ -428,14 +324,14 @@ static void take_work(struct redis_bus *own, const struct entry *entry, bus_fn t
 static enum err redis_work(struct bus *bus, const char *node, bool from_start, int64_t wait_ms,
                            bus_fn pack, void *context, struct error *error) {
     struct redis_bus *own = of(bus);
-    struct key key = key_of(own, "w:", node);
+    struct key key = bus_redis_key(own, "w:", node);
     const struct reply_value *reply;
     char from[sizeof own->work_id];
     if (from_start || !*own->work_id) snprintf(own->work_id, sizeof own->work_id, "0-0");
     memcpy(from, own->work_id, sizeof from);
     add_read(own, key.text, from, wait_ms);
     enum err err = redis_send(own->redis, error);
-    if (err == OK) err = redis_result(own->redis, wait_ms, &reply, error);
+    if (err == OK) err = take_read(own, wait_ms, &reply, error);
     if (err == OK) each_entry(own, reply, take_work, pack, context, node);
     return err;
 }
@@ -443,7 +339,7 @@ static enum err redis_work(struct bus *bus, const char *node, bool from_start, i
 static enum err redis_answer(struct bus *bus, const char *node, uint64_t epoch, struct str pack,
                              struct error *error) {
     struct redis_bus *own = of(bus);
-    struct key key = results_key(own, epoch);
+    struct key key = bus_redis_results_key(own, epoch);
     const struct reply_value *reply;
     const struct str words[] = {STR("XADD"), str_from(key.text), STR("NOMKSTREAM"), STR("*"),
                                 STR("n"),    str_from(node),     STR("p"),          pack};
@@ -457,9 +353,9 @@ static enum err redis_answer(struct bus *bus, const char *node, uint64_t epoch, 
 
 static enum err redis_leave(struct bus *bus, const char *node, struct error *error) {
     struct redis_bus *own = of(bus);
-    struct key key = key_of(own, "node:", node), nodes = key_of(own, "nodes", "");
-    add(own, COMMAND("DEL", key.text));
-    add(own, COMMAND("SREM", nodes.text, node));
+    struct key key = bus_redis_key(own, "node:", node), nodes = bus_redis_key(own, "nodes", "");
+    bus_redis_add(own, COMMAND("DEL", key.text));
+    bus_redis_add(own, COMMAND("SREM", nodes.text, node));
     enum err err = redis_send(own->redis, error);
     return err == OK ? take_results(own, 2, error) : err;
 }
@@ -492,6 +388,7 @@ static struct bus *open_bus(void *context) {
     own->bus.ops = &redis_ops;
     own->redis = redis_open(options);
     own->cluster = options->place.cluster;
+    own->at_once = AT_ONCE_MAX;
     return &own->bus;
 }
 
