@@ -102,7 +102,7 @@ def test_without_a_shape_the_budget_alone_closes_the_thought(client):
 
 
 def test_a_call_that_is_forced_comes_after_the_thought(client):
-    template = OPEN.replace("{# ", "{% if tools %}{# <tool_call> #}{% endif %}{# ")
+    template = OPEN.replace("{# ", "{% if tools %}{# <tool_call> #}{{ tools }}{% endif %}{# ")
     choice, tokens = ask(client,
                          template,
                          tools=TOOLS,

@@ -349,6 +349,23 @@ def test_what_cannot_be_held_is_refused_by_name(client, form, options, param, wo
     assert caught.value.param == param and words in str(caught.value)
 
 
+@pytest.mark.parametrize("template", [
+    "{{ messages[0].content }}{% if tools %}<tool_call>{% endif %}",
+    "Hi{% if tools and messages[0].role == 'system' %}{{ tools }}<tool_call>{% endif %}",
+    "deepseek-ai-DeepSeek-V3.1.jinja"], ids=["none", "another chat", "DeepSeek V3.1"])
+def test_tools_that_no_prompt_shows_are_refused(client, template):
+    if template.endswith(".jinja"):
+        source = support.SHARED / "templates" / template
+        if not source.exists():
+            pytest.skip("the shared templates are not here")
+        template = source.read_text()
+    for options in ({}, {"tool_choice": "required"}):
+        with pytest.raises(openai.BadRequestError) as caught:
+            ask(client, extra_body={"chat_template": template}, **options)
+        assert caught.value.param == "tools" and "chat template" in str(caught.value)
+    assert ask(client, extra_body={"chat_template": template}, tool_choice="none", max_tokens=2)
+
+
 def test_marks_that_are_control_tokens_are_written_as_such(tmp_path):
     """Tiny Qwen3 with Mistral's marks as control tokens, which no text can spell: random weights,
     yet every call is whole."""

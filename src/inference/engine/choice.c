@@ -108,8 +108,9 @@ struct str choice_thought(const struct choice *choice, size_t shown) {
 }
 
 struct str choice_answer(const struct choice *choice, size_t shown) {
-    size_t begin = least_size(choice->thought.answer, shown);
-    return shown > begin ? (struct str){choice->raw.at + begin, shown - begin} : STR("");
+    size_t begin = least_size(choice->thought.answer, shown),
+           end = least_size(choice->thought.answer_end, shown);
+    return end > begin ? (struct str){choice->raw.at + begin, end - begin} : STR("");
 }
 
 bool choice_must_close(const struct choice *choice, const struct request *request, uint32_t limit) {
@@ -143,6 +144,8 @@ size_t choice_shown(const struct choice *choice, const struct request *request) 
     size_t held = utf8_incomplete_tail(raw);
     struct str searched = str_skip(raw, choice->stop_from);
     bool is_thought = !choice->thought.marks.has_channels && choice->thought.answer == SIZE_MAX;
+    const size_t marked = thought_held(&choice->thought, raw);
+    if (marked > held) held = marked;
     for (size_t i = 0; i < request->stop_count && !is_thought; i++) {
         size_t bytes = str_begun(searched, request->stops[i]);
         if (bytes > held) held = bytes;

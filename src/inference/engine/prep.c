@@ -106,6 +106,17 @@ static void describe_tools(json_t *tools) {
     }
 }
 
+/* A template may know `tools` and yet show none of these, or none to this chat. */
+static bool check_shown(const struct request *request, struct str prompt, struct refusal *refusal) {
+    if (request->tool_choice == TOOL_CHOICE_NONE) return true;
+    for (size_t i = 0; i < json_array_size(request->tools); i++) {
+        const json_t *function = json_object_get(json_array_get(request->tools, i), "function");
+        if (str_find(prompt, json_member_str(function, "name"), 0) != SIZE_MAX) return true;
+    }
+    return refuse_unsupported(refusal, "tools",
+                              "the chat template of this model shows none of them in this chat");
+}
+
 static bool render_with(struct request *request, const struct served_model *model,
                         const struct jinja_template *template, const struct prep_options *options,
                         struct rendering *rendering, struct refusal *refusal) {
@@ -136,6 +147,7 @@ static bool render_with(struct request *request, const struct served_model *mode
     if (rendering->text.overflowed)
         return refuse(refusal, "context_length_exceeded", "messages",
                       "The rendered prompt is longer than %zu bytes.", PROMPT_TEXT_BYTES_MAX);
+    if (!check_shown(request, buf_str(&rendering->text), refusal)) return false;
     struct str before = request->continue_final_message ? messages_last_text(request->messages)
                                                         : buf_str(&rendering->text);
     return request_prep_thought(request, model, template, before, refusal);

@@ -40,6 +40,7 @@ bool request_prep_thought(struct request *request, const struct served_model *mo
         request->tool_format == TOOL_FORMAT_HARMONY ||
         (request->tool_format == TOOL_FORMAT_NONE && model->tool_format == TOOL_FORMAT_HARMONY);
     request->thought_marks = is_named ? thought_channels : thought_marks_of(template);
+    if (request->tool_format != TOOL_FORMAT_MEMBERS) request->thought_marks.call = NULL;
     bool has_channels = request->thought_marks.has_channels;
     if (has_channels && !prep_messages(request, model, ret_refusal)) return false;
     if (!request->thought_marks.begin)

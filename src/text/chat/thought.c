@@ -9,24 +9,32 @@
 #include <string.h>
 
 static const struct thought_marks families[] = {
-    {"<think>", "</think>", false, true},
-    {"[THINK]", "[/THINK]", false, true},
-    {"<seed:think>", "</seed:think>", false, true},
-    /* Gemma 4 answers without a thought as a rule, and
-                                                 * its closing mark closes other channels, too. */
-    {"<|channel>thought", "<channel|>", false, false},
+    {.begin = "<think>", .end = "</think>", .may_lack_begin = true},
+    {.begin = "[THINK]", .end = "[/THINK]", .may_lack_begin = true},
+    {.begin = "<seed:think>", .end = "</seed:think>", .may_lack_begin = true},
+    /* Gemma 4 answers without a thought as a rule, and its closing mark closes other channels, too.
+     */
+    {.begin = "<|channel>thought", .end = "<channel|>"},
     /* These two mostly answer without one as well. */
-    {"<|START_THINKING|>", "<|END_THINKING|>", false, false},
-    {"<|inner_prefix|>", "<|inner_suffix|>", false, false}};
+    {.begin = "<|START_THINKING|>", .end = "<|END_THINKING|>"},
+    {.begin = "<|inner_prefix|>", .end = "<|inner_suffix|>", .call = "<|tools_prefix|>"}};
 
-const struct thought_marks thought_channels = {HARMONY_THOUGHT_BEGIN, HARMONY_END, true, false};
+#define ANSWER STR("<answer>")
+#define ANSWER_END STR("</answer>")
+
+const struct thought_marks thought_channels = {
+    .begin = HARMONY_THOUGHT_BEGIN, .end = HARMONY_END, .has_channels = true};
 
 struct thought_marks thought_marks_of(const struct jinja_template *template) {
     struct str source = template ? jinja_template_source(template) : (struct str){NULL, 0};
     if (template && str_find(source, str_from(thought_channels.begin), 0) != SIZE_MAX)
         return thought_channels;
-    for (size_t i = 0; template && i < sizeof families / sizeof *families; i++)
-        if (str_find(source, str_from(families[i].end), 0) != SIZE_MAX) return families[i];
+    for (size_t i = 0; template && i < sizeof families / sizeof *families; i++) {
+        struct thought_marks marks = families[i];
+        if (str_find(source, str_from(marks.end), 0) == SIZE_MAX) continue;
+        marks.wraps_answer = i == 0 && str_find(source, ANSWER_END, 0) != SIZE_MAX;
+        return marks;
+    }
     return (struct thought_marks){.begin = NULL};
 }
 
@@ -53,9 +61,10 @@ void thought_close(struct thought_marks marks, enum thought_start start, struct 
 }
 
 void thought_init(struct thought *thought, struct thought_marks marks, enum thought_start start) {
-    *thought = (struct thought){.marks = marks};
+    *thought = (struct thought){.marks = marks, .answer_end = SIZE_MAX};
     if (marks.has_channels && start != THOUGHT_MAY)
         harmony_init(&thought->messages, start == THOUGHT_OPEN ? HARMONY_THOUGHT : HARMONY_TEXT);
+    if (marks.wraps_answer) thought->answer = SIZE_MAX;
     if (start == THOUGHT_NONE) return;
     if (marks.has_channels) {
         thought->state = start == THOUGHT_OPEN ? THOUGHT_INSIDE : THOUGHT_BEFORE;
@@ -71,6 +80,14 @@ static bool is_newline(struct str text, size_t at) {
     return at < text.bytes && text.at[at] == '\n';
 }
 
+/* The text so far is the beginning of the answer. */
+static void set_answer(struct thought *thought) {
+    thought->state = THOUGHT_AFTER;
+    thought->answer = thought->marks.wraps_answer ? SIZE_MAX : 0; /* its mark may come first */
+    thought->begin = thought->end = thought->after = 0;
+    thought->token_count = 0;
+}
+
 /* Looks for the opening mark at the beginning of the text. */
 static void read_begin(struct thought *thought, struct str text, bool is_end) {
     struct str begin = str_from(thought->marks.begin);
@@ -81,17 +98,14 @@ static void read_begin(struct thought *thought, struct str text, bool is_end) {
         thought->state = THOUGHT_INSIDE;
         thought->has_begun = thought->is_opened = true;
         thought->begin = thought->end = thought->searched = at + begin.bytes;
+    } else if (thought->marks.wraps_answer && str_starts_with(rest, ANSWER)) {
+        set_answer(thought);
+    } else if (thought->marks.wraps_answer && !is_end && str_starts_with(ANSWER, rest)) {
+        return;
     } else if (is_end || (rest.bytes > 0 && !str_starts_with(begin, rest))) {
         thought->state = thought->marks.may_lack_begin ? THOUGHT_HELD : THOUGHT_AFTER;
         if (!thought->marks.may_lack_begin) thought->answer = 0;
     }
-}
-
-/* The text so far is the beginning of the answer. */
-static void set_answer(struct thought *thought) {
-    thought->state = THOUGHT_AFTER;
-    thought->answer = thought->begin = thought->end = 0;
-    thought->token_count = 0;
 }
 
 /* Takes the text up to `end` as the thought, without newlines at its ends. */
@@ -103,17 +117,25 @@ static void set_end(struct thought *thought, struct str text, size_t end) {
 }
 
 static void read_inside(struct thought *thought, struct str text, bool is_end) {
-    struct str mark = str_from(thought->marks.end);
-    size_t found = str_find(text, mark, thought->searched);
-    if (found == SIZE_MAX) {
-        size_t begun = str_begun(str_skip(text, thought->searched), mark);
-        thought->searched = text.bytes - begun;
+    struct str mark = str_from(thought->marks.end), call = {NULL, 0};
+    size_t found = str_find(text, mark, thought->searched), called = SIZE_MAX;
+    if (thought->marks.call) {
+        call = str_from(thought->marks.call);
+        called = str_find(text, call, thought->searched);
+    }
+    if (found == SIZE_MAX && called == SIZE_MAX) {
+        struct str rest = str_skip(text, thought->searched);
+        size_t begun = str_begun(rest, mark), of_call = call.at ? str_begun(rest, call) : 0;
+        thought->searched = text.bytes - (begun > of_call ? begun : of_call);
         set_end(thought, text, is_end ? text.bytes : thought->searched);
         return;
     }
+    const bool is_call = called < found;
+    if (is_call) found = called;
     set_end(thought, text, found);
     thought->state = THOUGHT_AFTER;
     thought->searched = found;
+    thought->after = found + (is_call ? 0 : mark.bytes);
 }
 
 /* Looks for the mark that tells what a text without an opening mark is. */
@@ -133,21 +155,53 @@ static void read_held(struct thought *thought, struct str text, bool is_end) {
         set_end(thought, text, closed);
         thought->state = THOUGHT_AFTER;
         thought->searched = closed;
+        thought->after = closed + end.bytes;
     }
 }
 
-/* The answer begins behind the closing mark and its newlines. */
-static void find_answer(struct thought *thought, struct str text) {
-    size_t at = thought->searched + strlen(thought->marks.end);
+/* The answer begins behind the closing mark, its own mark, and the newlines around them. Without
+ * marks it begins with the text. */
+static void find_answer(struct thought *thought, struct str text, bool is_end) {
+    size_t at = thought->after < text.bytes ? thought->after : text.bytes;
     while (is_newline(text, at)) at++;
-    if (at < text.bytes) thought->answer = at;
+    struct str rest = str_skip(text, at);
+    thought->is_wrapped = thought->marks.wraps_answer && str_starts_with(rest, ANSWER);
+    if (thought->is_wrapped) at += ANSWER.bytes;
+    while (thought->is_wrapped && is_newline(text, at)) at++;
+    const bool may_come = thought->marks.wraps_answer && !is_end && str_starts_with(ANSWER, rest);
+    if (at == text.bytes || (may_come && !thought->is_wrapped)) return;
+    thought->answer = thought->after > 0 || thought->is_wrapped ? at : 0;
+    thought->answer_searched = thought->answer;
+}
+
+static void find_answer_end(struct thought *thought, struct str text) {
+    size_t found = str_find(text, ANSWER_END, thought->answer_searched);
+    if (found == SIZE_MAX) {
+        const struct str rest = str_skip(text, thought->answer_searched);
+        thought->answer_searched = text.bytes - str_begun(rest, ANSWER_END);
+        return;
+    }
+    while (found > thought->answer && is_newline(text, found - 1)) found--;
+    thought->answer_end = found;
+}
+
+size_t thought_held(const struct thought *thought, struct str text) {
+    if (!thought->is_wrapped || thought->answer_end != SIZE_MAX || thought->answer > text.bytes)
+        return 0;
+    const struct str answer = str_skip(text, thought->answer);
+    size_t held = str_begun(answer, ANSWER_END);
+    while (held < answer.bytes && is_newline(answer, answer.bytes - held - 1)) held++;
+    return held;
 }
 
 static void read_text(struct thought *thought, struct str text, bool is_end) {
     if (thought->state == THOUGHT_BEFORE) read_begin(thought, text, is_end);
     if (thought->state == THOUGHT_INSIDE) read_inside(thought, text, is_end);
     if (thought->state == THOUGHT_HELD) read_held(thought, text, is_end);
-    if (thought->state == THOUGHT_AFTER && thought->answer == SIZE_MAX) find_answer(thought, text);
+    if (thought->state == THOUGHT_AFTER && thought->answer == SIZE_MAX)
+        find_answer(thought, text, is_end);
+    if (thought->is_wrapped && thought->answer != SIZE_MAX && thought->answer_end == SIZE_MAX)
+        find_answer_end(thought, text);
 }
 
 static void count_token(struct thought *thought, size_t start) {
@@ -181,7 +235,10 @@ void thought_add(struct thought *thought, struct str text, size_t start) {
         add_to_messages(thought, text, start);
         return;
     }
-    if (thought->state == THOUGHT_AFTER && thought->answer != SIZE_MAX) return;
+    if (thought->state == THOUGHT_AFTER && thought->answer != SIZE_MAX) {
+        if (thought->is_wrapped) read_text(thought, text, false);
+        return;
+    }
     bool was_before = thought->state == THOUGHT_BEFORE;
     bool was_inside = !was_before || thought->marks.may_lack_begin;
     if (thought->state == THOUGHT_AFTER) was_inside = false; /* newlines before the answer */
@@ -196,6 +253,7 @@ void thought_add(struct thought *thought, struct str text, size_t start) {
 void thought_end(struct thought *thought, struct str text) {
     if (thought->marks.has_channels) return;
     if (thought->searched > text.bytes) thought->searched = text.bytes; /* a stop string cut it */
+    if (thought->answer_searched > text.bytes) thought->answer_searched = text.bytes;
     read_text(thought, text, true);
     if (thought->answer == SIZE_MAX) thought->answer = text.bytes;
 }

@@ -6,7 +6,8 @@
  *     <think>…</think>   [THINK]…[/THINK]   <seed:think>…</seed:think>
  *                        <|channel>thought…<channel|> (Gemma 4)
  *     <|START_THINKING|>…<|END_THINKING|>   (Command-R7B)
- *     <|inner_prefix|>…<|inner_suffix|>     (Apertus)
+ *     <|inner_prefix|>…<|inner_suffix|>     (Apertus; a call of tools inside ends the thought)
+ *     <think>…</think><answer>…</answer>    (Hunyuan; the marks of the answer are dropped)
  *     <|channel|>analysis<|message|>…<|end|>   (gpt-oss; harmony.h)
  *
  * The template tells which marks a model was taught, and the end of the prompt whether the answer
@@ -37,6 +38,8 @@ struct thought_marks {
     const char *begin, *end; /* NULL: the model does not think */
     bool has_channels;       /* these are marks of harmony.h */
     bool may_lack_begin;     /* a thought without the opening mark is looked for */
+    bool wraps_answer;       /* the answer may have marks of its own */
+    const char *call;        /* a mark that ends a thought, and begins the answer; NULL: none */
 };
 extern const struct thought_marks thought_channels;
 struct thought_marks thought_marks_of(const struct jinja_template *template);
@@ -64,12 +67,16 @@ struct thought {
     bool has_begun;       /* there is a thought */
     size_t begin, end;    /* range of its text, so far; not with channels */
     size_t answer;        /* where the answer begins, with channels 0; SIZE_MAX: not known */
+    size_t answer_end;    /* where it ends before its mark; SIZE_MAX: with the text, so far */
     uint32_t token_count; /* tokens of the thought, without the marks */
 
     /* private */
     struct harmony messages;       /* with channels */
     bool is_opened;                /* by its mark */
+    bool is_wrapped;               /* the answer has begun with its mark */
+    size_t after;                  /* end of the closing mark; 0: there is no thought */
     size_t searched;               /* no closing mark begins before this */
+    size_t answer_searched;        /* nor the one of the answer before this */
     size_t starts[THOUGHT_STARTS]; /* starts of the latest tokens, a ring */
 };
 
@@ -78,6 +85,9 @@ void thought_init(struct thought *thought, struct thought_marks marks, enum thou
 void thought_add(struct thought *thought, struct str text, size_t start);
 /* Reads the rest when no more tokens come. */
 void thought_end(struct thought *thought, struct str text);
+
+/* Bytes at the end of a text that may become the mark behind the answer, and newlines before it. */
+size_t thought_held(const struct thought *thought, struct str text);
 
 /* The format of an answer that may begin with a thought, or continues one, and whose rest is
  * `answer`, which is taken over. With channels `answer` is messages. `marks`: as in tag_words.h. */

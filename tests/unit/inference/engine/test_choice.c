@@ -4,6 +4,7 @@
 #include "engine/choice.h"
 #include "toy.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,7 @@
 
 #include <cmocka.h>
 
-#define WHOLE_BYTES_MAX 10
+#define WHOLE_BYTES_MAX 32
 
 /* A vocabulary that holds every part of one short text. */
 struct parts {
@@ -275,10 +276,13 @@ static void a_mark_of_tool_calls_is_text_though_it_is_a_control_token(void **sta
 
 /* Feeds `whole` in the pieces that the bits of `split` say, as a model that may think has it. */
 static void check_thinking(const struct parts *parts, const char *whole, unsigned split,
-                           const char *thought, const char *answer) {
-    static const struct thought_marks marks = {"<t>", "/t", false, true};
-    struct request request = {
-        .stops = {STR("s")}, .stop_count = 1, .thought_marks = marks, .thought_start = THOUGHT_MAY};
+                           bool wraps_answer, const char *thought, const char *answer) {
+    const struct thought_marks marks = {
+        .begin = "<t>", .end = "/t", .may_lack_begin = true, .wraps_answer = wraps_answer};
+    struct request request = {.stops = {STR("s")},
+                              .stop_count = !wraps_answer,
+                              .thought_marks = marks,
+                              .thought_start = THOUGHT_MAY};
     struct choice choice;
     size_t length = strlen(whole), from = 0;
     bool is_stopped = false;
@@ -324,15 +328,27 @@ static void a_stop_string_ends_an_answer_and_no_thought(void **state) {
         struct parts parts;
         parts_open(&parts, cases[i].whole);
         for (unsigned split = 0; split < 1u << (strlen(cases[i].whole) - 1); split++)
-            check_thinking(&parts, cases[i].whole, split, cases[i].thought, cases[i].answer);
+            check_thinking(&parts, cases[i].whole, split, false, cases[i].thought, cases[i].answer);
         tokenizer_close(parts.tokenizer);
     }
+}
+
+static void the_marks_of_an_answer_are_not_shown(void **state) {
+    (void)state;
+    static const unsigned splits[] = {0, UINT_MAX, 0x55555555u, 0x0FF00FF0u, 0x12345678u};
+    static const char whole[] = "<t>a/t<answer>\nb\n\n</answer>";
+    struct parts parts;
+    parts_open(&parts, whole);
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
+        check_thinking(&parts, whole, splits[i], true, "a", "b");
+    tokenizer_close(parts.tokenizer);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stop_string_cuts_the_same_at_every_split_into_tokens),
         cmocka_unit_test(a_stop_string_ends_an_answer_and_no_thought),
+        cmocka_unit_test(the_marks_of_an_answer_are_not_shown),
         cmocka_unit_test(a_part_of_a_stop_string_is_shown_once_it_cannot_become_whole),
         cmocka_unit_test(pieces_of_any_bytes_join_to_the_repaired_whole),
         cmocka_unit_test(no_stop_string_matches_before_min_tokens),

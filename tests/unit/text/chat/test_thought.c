@@ -13,8 +13,9 @@
 
 #include <cmocka.h>
 
-static const struct thought_marks think = {"<think>", "</think>", false, false};
-static const struct thought_marks lax = {"<think>", "</think>", false, true};
+static const struct thought_marks think = {.begin = "<think>", .end = "</think>"};
+static const struct thought_marks lax = {
+    .begin = "<think>", .end = "</think>", .may_lack_begin = true};
 
 struct row {
     enum thought_start start;
@@ -58,35 +59,77 @@ static const struct row lax_rows[] = {
     {THOUGHT_OPEN, "a\n</think>\nb", "a", "b", 2},
 };
 
-/* Reads the text in tokens of `step` bytes. What was known stays. */
+/* Hunyuan: the answer may have marks of its own. */
+static const struct row wrapped_rows[] = {
+    {THOUGHT_NONE, "<answer>\nb\n</answer>", "", "b", 0},
+    {THOUGHT_NONE, "\n<answer>b\n\n</answer>\n", "", "b", 0},
+    {THOUGHT_NONE, "\nb\n</answer>", "", "\nb\n</answer>", 0},
+    {THOUGHT_NONE, "<ans", "", "<ans", 0},
+    {THOUGHT_NONE, "<answer>b\n</answ", "", "b\n</answ", 0},
+    {THOUGHT_NONE, "<answer>\n</answer>", "", "", 0},
+    {THOUGHT_MAY, "<think>\na\n</think>\n<answer>\nb\nc\n</answer>", "a", "b\nc", 3},
+    {THOUGHT_MAY, "<think>a</think>b</answer>", "a", "b</answer>", 1},
+    {THOUGHT_MAY, "<answer>b</answer>", "", "b", 0},
+    {THOUGHT_MAY, "b", "", "b", 0},
+    {THOUGHT_MAY, "", "", "", 0},
+    {THOUGHT_OPEN, "a</think><answer>b<c</answer>d</answer>", "a", "b<c", 1},
+    {THOUGHT_OPEN, "a</think>\n<answe", "a", "<answe", 1},
+};
+
+/* Apertus: a call of tools ends a thought. */
+static const struct row called_rows[] = {
+    {THOUGHT_MAY, "<think>a\n[CALL]{}</think>b", "a", "[CALL]{}</think>b", 2},
+    {THOUGHT_MAY, "<think>a[CAL</think>[CALL]{}", "a[CAL", "[CALL]{}", 5},
+    {THOUGHT_MAY, "[CALL]{}", "", "[CALL]{}", 0},
+    {THOUGHT_OPEN, "[CALL]{}", "", "[CALL]{}", 0},
+    {THOUGHT_OPEN, "a[CAL", "a[CAL", "", 5},
+};
+
+/* Bytes of the answer that a stream shows of a text that grows. */
+static size_t shown_of(const struct thought *thought, struct str text) {
+    const size_t held = thought_held(thought, text);
+    const size_t end = thought->answer_end < text.bytes ? thought->answer_end : text.bytes - held;
+    return thought->answer == SIZE_MAX || end < thought->answer ? 0 : end - thought->answer;
+}
+
+/* Reads the text in tokens of `step` bytes. What was known stays, and what a stream showed. */
 static void check(struct thought_marks marks, const struct row *row, size_t step) {
     struct thought thought;
-    size_t bytes = strlen(row->text), end_before = 0;
+    size_t bytes = strlen(row->text), end_before = 0, shown = 0;
     thought_init(&thought, marks, row->start);
     for (size_t at = 0; at < bytes; at += step) {
         struct str text = {row->text, at + step < bytes ? at + step : bytes};
         thought_add(&thought, text, at);
         assert_true(thought.end >= end_before && thought.end <= text.bytes);
         end_before = thought.end;
+        assert_true(shown_of(&thought, text) >= shown);
+        shown = shown_of(&thought, text);
     }
     thought_end(&thought, str_from(row->text));
     struct str is = {row->text + thought.begin, thought.end - thought.begin};
-    if (!str_is(is, row->thought) ||
-        !str_is(str_skip(str_from(row->text), thought.answer), row->answer))
+    struct str answer = str_skip(str_from(row->text), thought.answer);
+    if (thought.answer_end != SIZE_MAX) answer.bytes = thought.answer_end - thought.answer;
+    if (!str_is(is, row->thought) || !str_is(answer, row->answer) || shown > answer.bytes)
         fail_msg("'%s' by %zu: thought '%.*s', answer at %zu", row->text, step, STR_ARGS(is),
                  thought.answer);
     if (step == 1 && thought.token_count != row->bytes)
         fail_msg("'%s': %u tokens", row->text, thought.token_count);
 }
 
+static void check_all(struct thought_marks marks, const struct row *all, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t step = 1; step <= strlen(all[i].text) + 1; step++) check(marks, &all[i], step);
+}
+
 static void a_thought_is_found_however_the_text_comes(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        for (size_t step = 1; step <= strlen(rows[i].text) + 1; step++)
-            check(think, &rows[i], step);
-    for (size_t i = 0; i < sizeof lax_rows / sizeof *lax_rows; i++)
-        for (size_t step = 1; step <= strlen(lax_rows[i].text) + 1; step++)
-            check(lax, &lax_rows[i], step);
+    struct thought_marks wrapped = lax, called = think;
+    wrapped.wraps_answer = true;
+    called.call = "[CALL]";
+    check_all(wrapped, wrapped_rows, sizeof wrapped_rows / sizeof *wrapped_rows);
+    check_all(called, called_rows, sizeof called_rows / sizeof *called_rows);
+    check_all(think, rows, sizeof rows / sizeof *rows);
+    check_all(lax, lax_rows, sizeof lax_rows / sizeof *lax_rows);
 }
 
 /* With channels: tokens of all thoughts, if every byte is a token, and whether the last is open. */
@@ -171,6 +214,7 @@ static void templates_tell_their_marks_and_prompts_the_start(void **state) {
         const char *source, *end;
     } templates[] = {{"{{ messages }}", NULL},
                      {"{{ content.split('</think>')[-1] }}", "</think>"},
+                     {"{{ content.split('</think>')[-1] }}</answer>", "</think>"},
                      {"[THINK]{{ x }}[/THINK]", "[/THINK]"},
                      {"<seed:think></seed:think>", "</seed:think>"},
                      {"<|channel>thought\n<channel|>", "<channel|>"},
@@ -178,7 +222,9 @@ static void templates_tell_their_marks_and_prompts_the_start(void **state) {
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
         struct jinja_template *template;
         assert_int_equal(jinja_template_open(&template, str_from(templates[i].source), NULL), OK);
-        const char *end = thought_marks_of(template).end;
+        const struct thought_marks marks = thought_marks_of(template);
+        const char *end = marks.end;
+        assert_true(marks.wraps_answer == (strstr(templates[i].source, "</answer>") != NULL));
         assert_true(templates[i].end ? end && strcmp(end, templates[i].end) == 0 : !end);
         jinja_template_close(template);
     }
