@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of result files. With and without values, a line is taken or refused alike, unless only its
  * body is no JSON that quern reads; the values of a line are one object of values without objects
- * inside but empty ones and whole bodies. */
+ * inside but empty ones and whole bodies. An unanswered line has no confidence. */
 #include "compare/result_line.h"
+#include "evaluate/confidence.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +36,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         result_line_write_answer(&out, &line);
         result_line_release(&line);
     }
+    bool is_answered;
+    double confidence;
+    if (confidence_of(text, &is_answered, &confidence, &error) == OK)
+        assert(is_answered || isnan(confidence));
     buf_release(&id);
     buf_release(&out);
     free(copy);

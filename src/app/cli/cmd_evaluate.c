@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define UNTIL_USUAL 0.9
 #define SAMPLE_MAX 1000000000
 #define TOP_MAX 1000
 #define VALUE_BYTES 32
@@ -24,7 +25,8 @@ struct chosen {
     struct engine_choice choice;
     struct node_options node; /* only its models are used */
     struct prices prices;
-    const char *folder, *reference;
+    const char *folder, *reference, *cascade;
+    double until; /* negative: not given */
     int64_t sample, top;
     bool json;
 
@@ -45,6 +47,13 @@ static const struct option rows[] = {
     {"compare-to", OPTION_TEXT, AT(reference), "NAME",
      .help = "one of the models, or a file of results, that the others are measured by",
      .only_flag = true},
+    {"cascade", OPTION_TEXT, AT(cascade), "A,B",
+     .help = "models of which each gets only requests that the one before is unsure of, the "
+             "cheapest first",
+     .only_flag = true},
+    {"until", OPTION_NUMBER, AT(until), "C",
+     .help = "least confidence of an answer that ends a cascade, 0 to 1 (default 0.9)", .max = 1,
+     .only_flag = true},
     {"top", OPTION_INTEGER, AT(top), "N",
      .help = "rows to show of those that differ most, per pair (default 10)", .max = TOP_MAX,
      .only_flag = true},
@@ -57,6 +66,7 @@ static void set_defaults(void *context) {
     engine_options_set_defaults(&chosen->choice);
     prices_init(&chosen->prices);
     chosen->top = 10;
+    chosen->until = -1;
 }
 
 static void release(void *context) {
@@ -78,6 +88,8 @@ static enum err check(struct command_call *call, struct error *error) {
     if (choice->models.count + choice->upstreams.count > EVALUATION_MODELS_MAX)
         return err_set(error, ERR_LIMIT, "at most %d models can be evaluated at a time",
                        EVALUATION_MODELS_MAX);
+    if (chosen->until >= 0 && !chosen->cascade)
+        return err_set(error, ERR_INVALID, "--until goes with --cascade");
     if (!chosen->folder)
         snprintf(chosen->folder_usual, sizeof chosen->folder_usual, "%.4000s.evaluation",
                  call->operands[0]);
@@ -143,6 +155,9 @@ static enum err add_all(struct chosen *chosen, struct error *error) {
         err = add_model(chosen, &chosen->node.models[i], error);
     for (size_t i = 0; i < chosen->choice.upstreams.count && err == OK; i++)
         err = add_upstream(chosen, chosen->choice.upstreams.values[i], error);
+    if (err == OK && chosen->cascade)
+        err = evaluation_add_cascade(&chosen->evaluation, chosen->cascade,
+                                     chosen->until >= 0 ? chosen->until : UNTIL_USUAL, error);
     return err;
 }
 
@@ -211,11 +226,12 @@ static const struct option_table tables[] = {
 const struct command cmd_evaluate = {
     .name = "evaluate",
     .summary = "run the same requests through several models, and compare them",
-    .usage = "evaluate FILE --model A --model B [--upstream MODEL=URL] [options]",
+    .usage = "evaluate FILE --model A --model B [--upstream MODEL=URL] [--cascade A,B] [options]",
     .help =
         "Runs the requests of FILE, or a sample of them, through each model and reports speed,\n"
         "time and cost of whole jobs, valid answers, the agreement of each pair, and the rows\n"
-        "that differ most, as a table, a page and JSON. Goes on where it was interrupted.\n",
+        "that differ most, as a table, a page and JSON. Goes on where it was interrupted.\n"
+        "With --cascade a dear model gets only what a cheap one is unsure of.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

@@ -36,6 +36,27 @@ static void print_models(const struct evaluation *evaluation) {
     }
 }
 
+static void print_cascade(const struct evaluation *evaluation) {
+    const struct cascade *cascade = &evaluation->cascade;
+    if (cascade->count == 0) return;
+    printf("\n%-*s requests  answers         %%  unknown   seconds  tokens in tokens out\n",
+           NAME_COLUMNS, "cascade");
+    for (size_t i = 0; i < cascade->count; i++) {
+        const struct cascade_stage *stage = &cascade->stages[i];
+        const struct candidate *is = &evaluation->candidates[stage->candidate];
+        printf("%-*.*s %8" PRIu64 " %8" PRIu64, NAME_COLUMNS, NAME_COLUMNS,
+               printable(is->name).text, stage->requests, stage->answers);
+        print_figure(100 * (double)stage->answers / (double)evaluation->lines, "");
+        printf(" %8" PRIu64, stage->unknown);
+        print_figure(is->summary ? candidate_seconds(is, stage->requests) : (double)NAN, "");
+        printf(" %10" PRIu64 " %10" PRIu64 "\n", is->prompt_tokens, is->completion_tokens);
+    }
+    if (cascade->stages[0].unknown == evaluation->candidates[cascade->stages[0].candidate].answered)
+        printf("No answer of %s has a confidence: these are neither decisions nor several answers "
+               "(n) of a request.\n",
+               printable(evaluation->candidates[cascade->stages[0].candidate].name).text);
+}
+
 static void print_jobs(const struct evaluation *evaluation) {
     printf("\n%-*s", NAME_COLUMNS, "time of a whole job");
     for (size_t i = 0; i < EVALUATION_JOBS; i++) printf(" %10" PRIu64, evaluation_jobs[i]);
@@ -76,6 +97,7 @@ static void print_agreement(const struct evaluation *evaluation) {
 void evaluate_show_table(const struct evaluation *evaluation) {
     struct choice choice = choice_make(evaluation);
     print_models(evaluation);
+    print_cascade(evaluation);
     print_jobs(evaluation);
     print_agreement(evaluation);
     printf("\nChoice: %s\n", choice.candidate < evaluation->count

@@ -39,6 +39,8 @@ void candidate_place(struct candidate *candidate, const char *folder) {
              name);
     snprintf(candidate->options_path, sizeof candidate->options_path, "%.3800s/%s.options", folder,
              name);
+    snprintf(candidate->own_requests, sizeof candidate->own_requests, "%.3800s/%s.requests", folder,
+             name);
 }
 
 /* Notes the options of the run, or finds that they are those of the run that is there. */

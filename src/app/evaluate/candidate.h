@@ -23,6 +23,7 @@ struct candidate {
     char name[CANDIDATE_NAME_BYTES];
     const char *const *arguments; /* options of its run, ending in NULL; borrowed */
     char results[PATH_MAX], summary_path[PATH_MAX], options_path[PATH_MAX];
+    char own_requests[PATH_MAX]; /* its requests if it does not run all */
 
     /* From its result lines: */
     uint64_t lines, answered;

@@ -79,9 +79,11 @@ static void add_speed(struct choice *choice, const struct evaluation *evaluation
     add(choice, text);
 }
 
-/* The reference itself is no candidate, unless it is the only one. */
+/* The reference itself is no candidate, unless it is the only one; nor is a model that got a part
+ * of the requests only. */
 static bool is_left_out(const struct evaluation *evaluation, size_t place) {
-    return place == evaluation_reference(evaluation) && evaluation->count > 1;
+    return (place == evaluation_reference(evaluation) && evaluation->count > 1) ||
+           cascade_has_late(&evaluation->cascade, place);
 }
 
 struct choice choice_make(const struct evaluation *evaluation) {

@@ -4,8 +4,9 @@
 /* choice: which model an evaluation speaks for, and why.
  *
  * A model passes if it answers about as many requests as the best does, keeps about as many shapes,
- * and agrees about as often with the reference. Of those that pass, the fastest is chosen. Without
- * a reference nothing is known of what the answers are worth, and the reasons say so.
+ * and agrees about as often with the reference. Of those that pass, the fastest is chosen. A
+ * cascade takes part as a whole; its later models by themselves do not. Without a reference nothing
+ * is known of what the answers are worth, and the reasons say so.
  *
  * Thread: any; pure.
  * Memory: the caller's struct. */

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE ((size_t)64 << 10)
-
 const uint64_t evaluation_jobs[EVALUATION_JOBS] = {5000, 50000, 170000, 200000};
 
 static void say(const struct evaluation *evaluation, const char *what) {
@@ -19,43 +17,15 @@ static void say(const struct evaluation *evaluation, const char *what) {
 
 /* --- the requests --- */
 
-static bool are_equal(FILE *a, FILE *b) {
-    static char left[PIECE], right[PIECE];
-    size_t count;
-    do {
-        count = fread(left, 1, PIECE, a);
-        if (fread(right, 1, PIECE, b) != count || memcmp(left, right, count) != 0) return false;
-    } while (count == PIECE);
-    return true;
-}
-
-static bool are_equal_files(const char *a, const char *b) {
-    FILE *left = fopen(a, "rb"), *right = fopen(b, "rb");
-    bool equal = left && right && are_equal(left, right);
-    if (left) fclose(left);
-    if (right) fclose(right);
-    return equal;
-}
-
 /* Writes the requests, or finds that those of an earlier call are the same. */
 static enum err place_requests(struct evaluation *evaluation, struct error *error) {
     char fresh[PATH_MAX + 8];
-    snprintf(evaluation->requests, sizeof evaluation->requests, "%.4000s/requests.jsonl",
-             evaluation->folder);
     snprintf(fresh, sizeof fresh, "%s.part", evaluation->requests);
     enum err err = os_mkdirs(evaluation->folder, error);
     if (err == OK)
         err =
             requests_write(evaluation->input, evaluation->sample, fresh, &evaluation->lines, error);
-    if (err != OK) return err;
-    if (access(evaluation->requests, F_OK) != 0)
-        return os_rename(fresh, evaluation->requests, error);
-    bool is_same = are_equal_files(fresh, evaluation->requests);
-    (void)unlink(fresh);
-    return is_same ? OK
-                   : err_set(error, ERR_INVALID,
-                             "%s has an evaluation of other requests; choose another folder (-o)",
-                             evaluation->folder);
+    return err == OK ? requests_place(fresh, evaluation->requests, error) : err;
 }
 
 /* --- the answers next to each other --- */
@@ -78,8 +48,10 @@ const struct comparison *evaluation_compared(const struct evaluation *evaluation
                                  : &evaluation->pairs[reference][candidate];
 }
 
+/* A model of a cascade has no results if the one before was sure of all. */
 static enum err compare(struct evaluation *evaluation, struct comparison *comparison, const char *a,
                         const char *b, struct error *error) {
+    if (access(a, F_OK) != 0 || access(b, F_OK) != 0) return OK;
     const struct comparison_options options = {
         .paths = {a, b}, .top = evaluation->top, .stop = evaluation->stop};
     return comparison_run(comparison, &options, error);
@@ -100,16 +72,71 @@ static enum err compare_all(struct evaluation *evaluation, struct error *error) 
     return err;
 }
 
+/* --- a cascade --- */
+
+static enum err add_stage(struct evaluation *evaluation, struct str name, struct error *error) {
+    struct cascade *cascade = &evaluation->cascade;
+    size_t place = 0;
+    while (place < evaluation->count &&
+           !str_equals(name, str_from(evaluation->candidates[place].name)))
+        place++;
+    if (place == evaluation->count)
+        return err_set(error, ERR_INVALID, "--cascade: no model is called '%.*s'", STR_ARGS(name));
+    for (size_t i = 0; i < cascade->count; i++)
+        if (cascade->stages[i].candidate == place)
+            return err_set(error, ERR_INVALID, "--cascade has '%.*s' twice", STR_ARGS(name));
+    if (cascade->count == CASCADE_MODELS_MAX)
+        return err_set(error, ERR_LIMIT, "--cascade: at most %d models", CASCADE_MODELS_MAX);
+    cascade->stages[cascade->count++].candidate = place;
+    return OK;
+}
+
+enum err evaluation_add_cascade(struct evaluation *evaluation, const char *names, double until,
+                                struct error *error) {
+    enum err err = OK;
+    for (const char *at = names; err == OK;) {
+        size_t bytes = strcspn(at, ",");
+        err = add_stage(evaluation, (struct str){at, bytes}, error);
+        if (!at[bytes]) break;
+        at += bytes + 1;
+    }
+    if (err != OK) return err;
+    if (evaluation->cascade.count < 2)
+        return err_set(error, ERR_INVALID,
+                       "--cascade: '%s' is one model; name at least two, the cheapest first",
+                       names);
+    if (evaluation->count == EVALUATION_MODELS_MAX)
+        return err_set(error, ERR_LIMIT, "at most %d models can be evaluated next to a cascade",
+                       EVALUATION_MODELS_MAX - 1);
+    evaluation->cascade.until = until;
+    snprintf(evaluation->candidates[evaluation->count++].name, CANDIDATE_NAME_BYTES, "%s",
+             CASCADE_NAME);
+    return OK;
+}
+
 /* --- the whole --- */
 
 static enum err check(const struct evaluation *evaluation, struct error *error) {
-    for (size_t i = 0; i < evaluation->count; i++)
+    size_t reference = evaluation_reference(evaluation);
+    for (size_t i = 0; i < evaluation->count; i++) {
+        const struct candidate *is = &evaluation->candidates[i];
         for (size_t k = i + 1; k < evaluation->count; k++)
-            if (strcmp(evaluation->candidates[i].results, evaluation->candidates[k].results) == 0)
+            if (strcmp(is->results, evaluation->candidates[k].results) == 0)
                 return err_set(error, ERR_INVALID,
                                "two models are called '%s'; name one of them (--model NAME=M)",
                                evaluation->candidates[k].name);
-    if (evaluation->reference && evaluation_reference(evaluation) == evaluation->count &&
+        if (strcmp(is->results, evaluation->requests) == 0)
+            return err_set(error, ERR_INVALID,
+                           "a model called '%s' has no place in the folder; name it otherwise "
+                           "(--model NAME=M)",
+                           is->name);
+    }
+    if (cascade_has_late(&evaluation->cascade, reference))
+        return err_set(error, ERR_INVALID,
+                       "--compare-to: '%s' gets a part of the requests only; give the model once "
+                       "more under another name",
+                       evaluation->reference);
+    if (evaluation->reference && reference == evaluation->count &&
         access(evaluation->reference, R_OK) != 0)
         return err_set(error, ERR_INVALID,
                        "--compare-to: '%.200s' is neither one of the models nor a file of results",
@@ -117,20 +144,49 @@ static enum err check(const struct evaluation *evaluation, struct error *error) 
     return OK;
 }
 
+static enum err run_model(struct evaluation *evaluation, size_t place, const char *requests,
+                          struct error *error) {
+    struct candidate *candidate = &evaluation->candidates[place];
+    char what[CANDIDATE_NAME_BYTES + 64];
+    snprintf(what, sizeof what, "running %s (%zu of %zu) ...", candidate->name, place + 1,
+             evaluation->count - (evaluation->cascade.count > 0));
+    say(evaluation, what);
+    enum err err = candidate_run(candidate, requests, evaluation->stop, error);
+    return err == OK ? candidate_read(candidate, error) : err;
+}
+
+/* Runs the later models of the cascade over what is left for them. */
+static enum err run_cascade(struct evaluation *evaluation, struct error *error) {
+    struct cascade *cascade = &evaluation->cascade;
+    struct candidate *whole = &evaluation->candidates[evaluation->count - 1];
+    enum err err = OK;
+    cascade->stages[0].requests = evaluation->lines;
+    for (cascade->run_count = 1; cascade->run_count < cascade->count; cascade->run_count++) {
+        struct cascade_stage *next = &cascade->stages[cascade->run_count];
+        err = cascade_pass_on(cascade, evaluation->candidates, cascade->run_count - 1,
+                              evaluation->requests, error);
+        if (err != OK || next->requests == 0) break;
+        err = run_model(evaluation, next->candidate,
+                        evaluation->candidates[next->candidate].own_requests, error);
+        if (err != OK) break;
+    }
+    if (err == OK)
+        err = cascade_merge(cascade, evaluation->candidates, evaluation->requests, whole, error);
+    return err == OK ? candidate_read(whole, error) : err;
+}
+
 enum err evaluation_run(struct evaluation *evaluation, struct error *error) {
+    bool has_cascade = evaluation->cascade.count > 0;
+    snprintf(evaluation->requests, sizeof evaluation->requests, "%.3800s/requests.jsonl",
+             evaluation->folder);
     for (size_t i = 0; i < evaluation->count; i++)
         candidate_place(&evaluation->candidates[i], evaluation->folder);
     enum err err = check(evaluation, error);
     if (err == OK) err = place_requests(evaluation, error);
-    for (size_t i = 0; i < evaluation->count && err == OK; i++) {
-        char what[CANDIDATE_NAME_BYTES + 64];
-        snprintf(what, sizeof what, "running %s (%zu of %zu) ...", evaluation->candidates[i].name,
-                 i + 1, evaluation->count);
-        say(evaluation, what);
-        err = candidate_run(&evaluation->candidates[i], evaluation->requests, evaluation->stop,
-                            error);
-        if (err == OK) err = candidate_read(&evaluation->candidates[i], error);
-    }
+    for (size_t i = 0; i + has_cascade < evaluation->count && err == OK; i++)
+        if (!cascade_has_late(&evaluation->cascade, i))
+            err = run_model(evaluation, i, evaluation->requests, error);
+    if (err == OK && has_cascade) err = run_cascade(evaluation, error);
     if (err == OK) say(evaluation, "comparing the answers ...");
     return err == OK ? compare_all(evaluation, error) : err;
 }

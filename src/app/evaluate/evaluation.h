@@ -2,7 +2,8 @@
 #pragma once
 
 /* evaluation: the same requests through several models, one after the other, and what their answers
- * have in common.
+ * have in common. Some of the models may be a cascade: they share the requests, and the answers
+ * that stand are one more candidate, the last.
  *
  * Everything is in one folder: the requests, the results and the summary of each model. A call that
  * was stopped or killed goes on where it was.
@@ -13,6 +14,7 @@
 
 #include "compare/comparison.h"
 #include "evaluate/candidate.h"
+#include "evaluate/cascade.h"
 
 #define EVALUATION_MODELS_MAX 8
 #define EVALUATION_JOBS 4 /* sizes of jobs that times and costs are given for */
@@ -30,6 +32,7 @@ struct evaluation {
     void (*say)(void *context, const char *what); /* what is running now; NULL allowed */
     struct candidate candidates[EVALUATION_MODELS_MAX];
     size_t count;
+    struct cascade cascade; /* with one, the last candidate is CASCADE_NAME, without arguments */
 
     char requests[PATH_MAX];
     uint64_t lines;
@@ -39,6 +42,10 @@ struct evaluation {
     struct comparison references[EVALUATION_MODELS_MAX];
 };
 
+/* Adds the cascade of the models that `names` has, separated by commas, the cheapest first, after
+ * all other candidates. ERR_INVALID for a name that no model has. */
+enum err evaluation_add_cascade(struct evaluation *evaluation, const char *names, double until,
+                                struct error *error) MUST_CHECK;
 /* Runs the models and compares their results. ERR_INVALID with the sentence of what is wrong, of an
  * option, of the folder or of a run; ERR_CANCELLED. */
 enum err evaluation_run(struct evaluation *evaluation, struct error *error) MUST_CHECK;

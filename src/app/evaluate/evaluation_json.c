@@ -81,7 +81,8 @@ static json_t *model_of(const struct candidate *candidate) {
                                   (json_int_t)candidate->tokens_max));
     json_object_set_new(model, "context", context_of(candidate));
     json_object_set_new(model, "jobs", jobs_of(candidate));
-    json_object_set(model, "summary", candidate->summary);
+    json_object_set_new(model, "summary",
+                        candidate->summary ? json_incref(candidate->summary) : json_null());
     return model;
 }
 
@@ -148,6 +149,38 @@ static json_t *agreements_of(const struct evaluation *evaluation) {
     return list;
 }
 
+/* --- a cascade --- */
+
+/* What a stage took; null of one that got no requests. */
+static json_t *stage_of(const struct evaluation *evaluation, const struct cascade_stage *stage) {
+    const struct candidate *is = &evaluation->candidates[stage->candidate];
+    const json_t *once = json_object_get(json_object_get(is->summary, "costs"), "once");
+    json_t *own = json_pack("{s:s}", "name", is->name);
+    json_object_set_new(own, "requests", count(stage->requests));
+    json_object_set_new(own, "requests_share", number(share(stage->requests, evaluation->lines)));
+    json_object_set_new(own, "answers", count(stage->answers));
+    json_object_set_new(own, "share", number(share(stage->answers, evaluation->lines)));
+    json_object_set_new(own, "confidence_unknown", count(stage->unknown));
+    json_object_set_new(own, "prompt_tokens", count(is->prompt_tokens));
+    json_object_set_new(own, "completion_tokens", count(is->completion_tokens));
+    json_object_set_new(own, "seconds",
+                        number(is->summary ? candidate_seconds(is, stage->requests) : (double)NAN));
+    for (size_t i = 0; i < sizeof cost_names / sizeof *cost_names; i++)
+        json_object_set_new(own, cost_names[i],
+                            json_is_number(json_object_get(once, cost_names[i]))
+                                ? json_incref(json_object_get(once, cost_names[i]))
+                                : json_null());
+    return own;
+}
+
+static json_t *cascade_of(const struct evaluation *evaluation) {
+    const struct cascade *cascade = &evaluation->cascade;
+    json_t *models = json_array();
+    for (size_t i = 0; i < cascade->count; i++)
+        json_array_append_new(models, stage_of(evaluation, &cascade->stages[i]));
+    return json_pack("{s:f,s:o}", "until", cascade->until, "models", models);
+}
+
 /* --- the whole --- */
 
 static json_t *choice_of(const struct evaluation *evaluation) {
@@ -182,6 +215,8 @@ void evaluation_json_write(struct buf *out, const struct evaluation *evaluation)
     for (size_t i = 0; i < evaluation->count; i++)
         json_array_append_new(models, model_of(&evaluation->candidates[i]));
     json_object_set_new(whole, "models", models);
+    if (evaluation->cascade.count > 0)
+        json_object_set_new(whole, "cascade", cascade_of(evaluation));
     json_object_set_new(whole, "agreement", agreements_of(evaluation));
     json_object_set_new(whole, "choice", choice_of(evaluation));
     json_object_set_new(whole, "machine", machine_of());

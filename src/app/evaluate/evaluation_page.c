@@ -100,6 +100,32 @@ static void add_job(struct buf *out, const struct candidate *candidate, uint64_t
     buf_add_text(out, "</td>");
 }
 
+/* The models of a cascade: who answered how much, in which time and at which cost. */
+static void write_cascade(struct buf *out, const struct evaluation *evaluation) {
+    const struct cascade *cascade = &evaluation->cascade;
+    if (cascade->count == 0) return;
+    buf_printf(out,
+               "<h2>Cascade</h2>\n<p>An answer stands from a confidence of %g on; without one the "
+               "next model gets the request. The answers that stand are those of <b>" CASCADE_NAME
+               "</b> in the other tables.</p>\n<div class=\"wide\"><table><tr><th>model</th>"
+               "<th>requests</th><th>answers</th><th>answers %%</th><th>confidence unknown</th>"
+               "<th>tokens in</th><th>tokens out</th><th>time and cost</th></tr>\n",
+               cascade->until);
+    for (size_t i = 0; i < cascade->count; i++) {
+        const struct cascade_stage *stage = &cascade->stages[i];
+        const struct candidate *is = &evaluation->candidates[stage->candidate];
+        add_named(out, is->name);
+        buf_printf(out, "<td>%" PRIu64 "</td><td>%" PRIu64 "</td>", stage->requests,
+                   stage->answers);
+        add_cell(out, 100 * (double)stage->answers / (double)evaluation->lines, "%.1f");
+        buf_printf(out, "<td>%" PRIu64 "</td><td>%" PRIu64 "</td><td>%" PRIu64 "</td>",
+                   stage->unknown, is->prompt_tokens, is->completion_tokens);
+        add_job(out, is, stage->requests);
+        buf_add_text(out, "</tr>\n");
+    }
+    buf_add_text(out, "</table></div>\n");
+}
+
 static void write_jobs(struct buf *out, const struct evaluation *evaluation) {
     buf_add_text(out, "<h2>Time and cost of a whole job</h2>\n<p>By the rate of this sample, with "
                       "loading; the costs are those whose prices were given.</p>\n"
@@ -278,6 +304,7 @@ void evaluation_page_write(struct buf *out, const struct evaluation *evaluation)
     buf_add_text(out, "</p>\n");
     write_choice(out, evaluation);
     write_models(out, evaluation);
+    write_cascade(out, evaluation);
     write_jobs(out, evaluation);
     write_matrix(out, evaluation);
     write_pairs(out, evaluation);

@@ -17,5 +17,8 @@
  * lines are passed over. ERR_INVALID if there are none. */
 enum err requests_write(const char *input, uint64_t sample, const char *path, uint64_t *ret_lines,
                         struct error *error) MUST_CHECK;
+/* Makes the new file `fresh` the file `path`, or removes it if `path` has the same bytes. ERR_INVALID
+ * if it has others. */
+enum err requests_place(const char *fresh, const char *path, struct error *error) MUST_CHECK;
 /* The requests of a file. */
 enum err requests_count(const char *path, uint64_t *ret_lines, struct error *error) MUST_CHECK;

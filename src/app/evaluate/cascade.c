@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "evaluate/cascade.h"
+
+#include "base/os.h"
+#include "batch/jsonl_file.h"
+#include "evaluate/confidence.h"
+#include "evaluate/requests.h"
+#include "json/json.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const cost_names[] = {"watt_hours", "electricity", "rented_gpu", "managed_api"};
+
+/* The requests and the results of one model, read side by side: the results have the order of the
+ * requests. */
+struct reading {
+    const struct candidate *candidate;
+    double until;
+    struct jsonl_file requests, results;
+    struct str request, result;
+    bool is_sure;
+    bool is_unknown; /* answered, without a known confidence */
+};
+
+static enum err open_lines(struct jsonl_file *file, const char *path, struct error *error) {
+    jsonl_file_init(file);
+    enum err err = os_open(&file->fd, path, O_RDONLY, 0, error);
+    if (err != OK) file->fd = -1;
+    return err == OK ? os_file_bytes(file->fd, &file->bytes, error) : err;
+}
+
+static const char *requests_of(const struct cascade *cascade, const struct candidate *candidates,
+                               size_t stage, const char *requests) {
+    return stage == 0 ? requests : candidates[cascade->stages[stage].candidate].own_requests;
+}
+
+static enum err reading_open(struct reading *reading, const struct cascade *cascade,
+                             const struct candidate *candidates, size_t stage, const char *requests,
+                             struct error *error) {
+    reading->candidate = &candidates[cascade->stages[stage].candidate];
+    reading->until = cascade->until;
+    jsonl_file_init(&reading->results);
+    enum err err =
+        open_lines(&reading->requests, requests_of(cascade, candidates, stage, requests), error);
+    return err == OK ? open_lines(&reading->results, reading->candidate->results, error) : err;
+}
+
+static void reading_close(struct reading *reading) {
+    jsonl_file_close(&reading->requests);
+    jsonl_file_close(&reading->results);
+}
+
+static enum err read_confidence(struct reading *reading, struct error *error) {
+    double confidence = NAN;
+    bool is_answered = false;
+    enum err err = confidence_of(reading->result, &is_answered, &confidence, error);
+    if (err != OK) return err_prefix(error, "%s", reading->candidate->results);
+    reading->is_sure = confidence >= reading->until; /* false of NAN */
+    reading->is_unknown = is_answered && isnan(confidence);
+    return OK;
+}
+
+/* The next request with its result; *ret_has is false at the end. */
+static enum err reading_next(struct reading *reading, bool *ret_has, struct error *error) {
+    bool has = jsonl_file_next(&reading->requests, &reading->request);
+    bool has_result = jsonl_file_next(&reading->results, &reading->result);
+    const struct jsonl_file *failed = reading->requests.failed  ? &reading->requests
+                                      : reading->results.failed ? &reading->results
+                                                                : NULL;
+    if (failed) return err_set(error, ERR_IO, "%s", failed->why.text);
+    if (has != has_result)
+        return err_set(error, ERR_CORRUPT,
+                       "%s has not one result per request; choose another folder (-o)",
+                       reading->candidate->results);
+    *ret_has = has;
+    return has ? read_confidence(reading, error) : OK;
+}
+
+static enum err write_line(int fd, struct buf *line, struct str text, struct error *error) {
+    buf_clear(line);
+    buf_add_str(line, text);
+    buf_add_byte(line, '\n');
+    return os_write_all(fd, line->at, line->bytes, error);
+}
+
+/* --- from one model to the next --- */
+
+static enum err write_unsure(struct reading *reading, int fd, uint64_t *ret_lines,
+                             struct error *error) {
+    struct buf line;
+    bool has = true;
+    uint64_t lines = 0;
+    enum err err;
+    buf_init(&line, BUF_UNLIMITED);
+    while ((err = reading_next(reading, &has, error)) == OK && has) {
+        if (reading->is_sure) continue;
+        lines++;
+        if ((err = write_line(fd, &line, reading->request, error)) != OK) break;
+    }
+    buf_release(&line);
+    *ret_lines = lines;
+    return err == OK ? os_fsync(fd, error) : err;
+}
+
+enum err cascade_pass_on(struct cascade *cascade, const struct candidate *candidates, size_t stage,
+                         const char *requests, struct error *error) {
+    struct cascade_stage *next = &cascade->stages[stage + 1];
+    const char *path = candidates[next->candidate].own_requests;
+    char fresh[PATH_MAX + 8];
+    struct reading reading = {.is_sure = false};
+    int fd = -1;
+    snprintf(fresh, sizeof fresh, "%s.part", path);
+    enum err err = reading_open(&reading, cascade, candidates, stage, requests, error);
+    if (err == OK) err = os_create(&fd, fresh, 0600, error);
+    if (err == OK) err = write_unsure(&reading, fd, &next->requests, error);
+    os_close(fd);
+    reading_close(&reading);
+    return err == OK ? requests_place(fresh, path, error) : err;
+}
+
+/* --- the answers that stand --- */
+
+/* Writes the answer that stands of the next request, which is the next one of each model that got
+ * it. */
+static enum err add_answer(struct cascade *cascade, struct reading *readings, int fd,
+                           struct buf *line, bool *ret_has, struct error *error) {
+    for (size_t stage = 0;; stage++) {
+        struct reading *reading = &readings[stage];
+        enum err err = reading_next(reading, ret_has, error);
+        if (err != OK || (stage == 0 && !*ret_has)) return err;
+        if (!*ret_has)
+            return err_set(error, ERR_CORRUPT, "%s lacks a result; choose another folder (-o)",
+                           reading->candidate->results);
+        cascade->stages[stage].unknown += reading->is_unknown;
+        if (stage + 1 < cascade->run_count && !reading->is_sure) continue;
+        cascade->stages[stage].answers++;
+        return write_line(fd, line, reading->result, error);
+    }
+}
+
+static enum err write_answers(struct cascade *cascade, const struct candidate *candidates,
+                              const char *requests, const char *path, struct error *error) {
+    struct reading readings[CASCADE_MODELS_MAX];
+    char fresh[PATH_MAX + 8];
+    struct buf line;
+    bool has = true;
+    int fd = -1;
+    size_t opened = 0;
+    enum err err = OK;
+    buf_init(&line, BUF_UNLIMITED);
+    snprintf(fresh, sizeof fresh, "%s.part", path);
+    for (; opened < cascade->run_count && err == OK; opened++)
+        err = reading_open(&readings[opened], cascade, candidates, opened, requests, error);
+    if (err == OK) err = os_create(&fd, fresh, 0644, error);
+    while (err == OK && has) err = add_answer(cascade, readings, fd, &line, &has, error);
+    if (err == OK) err = os_fsync(fd, error);
+    os_close(fd);
+    for (size_t i = 0; i < opened; i++) reading_close(&readings[i]);
+    buf_release(&line);
+    return err == OK ? os_rename(fresh, path, error) : err;
+}
+
+/* --- the sum of the summaries --- */
+
+/* The sum of a figure over the stages that have run; NAN if one lacks it. */
+static double sum_of(const struct cascade *cascade, const struct candidate *candidates,
+                     const char *name) {
+    double sum = 0;
+    for (size_t i = 0; i < cascade->run_count; i++) {
+        const struct candidate *is = &candidates[cascade->stages[i].candidate];
+        const json_t *once = json_object_get(json_object_get(is->summary, "costs"), "once");
+        const json_t *figure = json_object_get(once, name);
+        sum += json_is_number(figure) ? json_number_value(figure) : (double)NAN;
+    }
+    return sum;
+}
+
+/* All requests by the time that the models need for theirs; NAN: a rate is not known. */
+static double rate_of(const struct cascade *cascade, const struct candidate *candidates,
+                      uint64_t lines) {
+    double seconds = 0;
+    for (size_t i = 0; i < cascade->run_count; i++)
+        seconds += (double)cascade->stages[i].requests /
+                   candidates[cascade->stages[i].candidate].requests_per_s;
+    return seconds > 0 ? (double)lines / seconds : (double)NAN;
+}
+
+static void set_known(json_t *object, const char *name, double value) {
+    if (isfinite(value)) json_object_set_new(object, name, json_real(value));
+}
+
+static enum err write_summary(const struct cascade *cascade, const struct candidate *candidates,
+                              const char *path, struct error *error) {
+    uint64_t lines = cascade->stages[0].requests;
+    double load = 0;
+    json_t *once = json_object(), *whole = json_object();
+    struct buf out;
+    for (size_t i = 0; i < cascade->run_count; i++)
+        load += candidates[cascade->stages[i].candidate].load_seconds;
+    json_object_set_new(whole, "requests", json_integer((json_int_t)lines));
+    json_object_set_new(whole, "load_seconds", json_real(load));
+    set_known(whole, "req_s", rate_of(cascade, candidates, lines));
+    set_known(once, "seconds", sum_of(cascade, candidates, "seconds"));
+    for (size_t i = 0; i < sizeof cost_names / sizeof *cost_names; i++)
+        set_known(once, cost_names[i], sum_of(cascade, candidates, cost_names[i]));
+    json_object_set_new(whole, "costs", json_pack("{s:o}", "once", once));
+    buf_init(&out, BUF_UNLIMITED);
+    json_write(&out, whole);
+    buf_add_byte(&out, '\n');
+    enum err err = os_write_file(path, 0600, out.at, out.bytes, error);
+    buf_release(&out);
+    json_decref(whole);
+    return err;
+}
+
+enum err cascade_merge(struct cascade *cascade, const struct candidate *candidates,
+                       const char *requests, const struct candidate *whole, struct error *error) {
+    enum err err = write_answers(cascade, candidates, requests, whole->results, error);
+    return err == OK ? write_summary(cascade, candidates, whole->summary_path, error) : err;
+}
+
+bool cascade_has_late(const struct cascade *cascade, size_t candidate) {
+    for (size_t i = 1; i < cascade->count; i++)
+        if (cascade->stages[i].candidate == candidate) return true;
+    return false;
+}
