@@ -2,7 +2,7 @@
 """`quern evaluate --cascade`: on drawn workloads the answers are those of the plain runs, the small
 model's where it is sure and the large one's elsewhere; what each did is told; interruptions; what
 is refused."""
-import collections, json, os, pathlib, random, signal, subprocess, sys, time
+import collections, json, os, random, signal, subprocess, time
 
 import pytest
 
@@ -216,10 +216,11 @@ def test_killed_at_any_moment_it_ends_with_the_same_answers(tmp_path, raters):
     (["--cascade", "small,large", "--compare-to", "large"], "gets a part of the requests only"),
     (["--cascade", "small,large", "--upstream", "cascade=http://127.0.0.1:9/v1"],
      "two models are called 'cascade'"),
-    (["--cascade", "small,large", "--until", "0.4"], "of an evaluation of other requests")])
+    (["--cascade", "small,large", "--until", "0.4"], "cascade: the folder has a run"),
+    ([], "large: the folder has a run of this model with other options")])
 def test_what_it_cannot_do_it_says(tmp_path, raters, arguments, words):
     path = write(tmp_path / "in.jsonl", chats(12))
-    if "0.4" in arguments:
+    if "0.4" in arguments or not arguments:
         evaluate(path, *models(raters, "small", "large"), "--cascade", "small,large")
     done = support.quern("evaluate", path, *models(raters, "small", "large"), *arguments)
     assert done.returncode in (2, 3) and words in done.stderr, done.stderr

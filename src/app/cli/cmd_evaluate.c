@@ -25,9 +25,9 @@ struct chosen {
     struct engine_choice choice;
     struct node_options node; /* only its models are used */
     struct prices prices;
-    const char *folder, *reference, *cascade;
+    const char *folder, *reference, *cascade, *by;
     double until; /* negative: not given */
-    int64_t sample, top;
+    int64_t sample, top, top_k;
     bool json;
 
     /* Owned by the command: */
@@ -53,6 +53,12 @@ static const struct option rows[] = {
      .only_flag = true},
     {"until", OPTION_NUMBER, AT(until), "C",
      .help = "least confidence of an answer that ends a cascade, 0 to 1 (default 0.9)", .max = 1,
+     .only_flag = true},
+    {"top-k", OPTION_INTEGER, AT(top_k), "K",
+     .help = "find the K requests with the largest values of a field of their answers, and compute "
+             "of the others only what that takes",
+     .max = SAMPLE_MAX, .only_flag = true},
+    {"by", OPTION_TEXT, AT(by), "FIELD", .help = "the field of --top-k, a number",
      .only_flag = true},
     {"top", OPTION_INTEGER, AT(top), "N",
      .help = "rows to show of those that differ most, per pair (default 10)", .max = TOP_MAX,
@@ -90,6 +96,10 @@ static enum err check(struct command_call *call, struct error *error) {
                        EVALUATION_MODELS_MAX);
     if (chosen->until >= 0 && !chosen->cascade)
         return err_set(error, ERR_INVALID, "--until goes with --cascade");
+    if ((chosen->top_k > 0) != (chosen->by != NULL))
+        return err_set(error, ERR_INVALID, "--top-k K and --by FIELD go together");
+    if (chosen->top_k > 0 && chosen->cascade)
+        return err_set(error, ERR_INVALID, "--top-k does not go with --cascade");
     if (!chosen->folder)
         snprintf(chosen->folder_usual, sizeof chosen->folder_usual, "%.4000s.evaluation",
                  call->operands[0]);
@@ -145,6 +155,7 @@ static enum err add_upstream(struct chosen *chosen, const char *text, struct err
     struct candidate *candidate = &evaluation->candidates[evaluation->count++];
     snprintf(candidate->name, sizeof candidate->name, "%.*s", (int)strcspn(text, "="), text);
     candidate->arguments = arguments->at;
+    candidate->is_remote = true;
     enum err err = tune_arguments_add(arguments, "upstream", text, error);
     return err == OK ? add_common(arguments, candidate->name, &chosen->prices, error) : err;
 }
@@ -207,6 +218,8 @@ static enum err run(struct command_call *call, struct error *error) {
     evaluation->sample = (uint64_t)chosen->sample;
     evaluation->reference = chosen->reference;
     evaluation->top = (size_t)chosen->top;
+    evaluation->top_k = (uint64_t)chosen->top_k;
+    evaluation->by = chosen->by;
     evaluation->stop = call->stop;
     evaluation->context = &terminal;
     evaluation->say = show_phase;
@@ -231,7 +244,9 @@ const struct command cmd_evaluate = {
         "Runs the requests of FILE, or a sample of them, through each model and reports speed,\n"
         "time and cost of whole jobs, valid answers, the agreement of each pair, and the rows\n"
         "that differ most, as a table, a page and JSON. Goes on where it was interrupted.\n"
-        "With --cascade a dear model gets only what a cheap one is unsure of.\n",
+        "With --cascade a dear model gets only what a cheap one is unsure of; with --top-k only "
+        "the\n"
+        "best requests are computed whole.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

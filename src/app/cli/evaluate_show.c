@@ -57,6 +57,20 @@ static void print_cascade(const struct evaluation *evaluation) {
                printable(evaluation->candidates[cascade->stages[0].candidate].name).text);
 }
 
+static void print_top(const struct evaluation *evaluation) {
+    if (evaluation->top_k == 0) return;
+    printf("\nThe best %" PRIu64 " by %s\n", evaluation->top_k, printable(evaluation->by).text);
+    for (size_t i = 0; i < evaluation->count; i++) {
+        const struct top_k *top = &evaluation->tops[i];
+        printf("  %s: %" PRIu64 " of %" PRIu64 " %s computed whole, %" PRIu64
+               " short only, %" PRIu64 " left out;",
+               printable(evaluation->candidates[i].name).text, top->whole, top->requests,
+               plural(top->requests, "request", "requests"), top->short_only, top->left_out);
+        print_figure(100 * top_k_share(top), " %");
+        printf(" of all tokens, by those of whole requests\n");
+    }
+}
+
 static void print_jobs(const struct evaluation *evaluation) {
     printf("\n%-*s", NAME_COLUMNS, "time of a whole job");
     for (size_t i = 0; i < EVALUATION_JOBS; i++) printf(" %10" PRIu64, evaluation_jobs[i]);
@@ -98,6 +112,7 @@ void evaluate_show_table(const struct evaluation *evaluation) {
     struct choice choice = choice_make(evaluation);
     print_models(evaluation);
     print_cascade(evaluation);
+    print_top(evaluation);
     print_jobs(evaluation);
     print_agreement(evaluation);
     printf("\nChoice: %s\n", choice.candidate < evaluation->count

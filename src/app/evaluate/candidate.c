@@ -43,15 +43,15 @@ void candidate_place(struct candidate *candidate, const char *folder) {
              name);
 }
 
-/* Notes the options of the run, or finds that they are those of the run that is there. */
-static enum err keep_options(const struct candidate *candidate, struct error *error) {
+enum err candidate_keep(const struct candidate *candidate, const char *of, struct error *error) {
     struct buf options;
     char *before;
     size_t bytes;
     enum err err = OK;
     buf_init(&options, BUF_UNLIMITED);
-    for (size_t i = 0; candidate->arguments[i]; i++)
+    for (size_t i = 0; candidate->arguments && candidate->arguments[i]; i++)
         buf_printf(&options, "%s\n", candidate->arguments[i]);
+    if (of) buf_printf(&options, "%s\n", of);
     if (os_read_file(candidate->options_path, SUMMARY_BYTES_MAX, &before, &bytes, error) != OK) {
         /* Whole or not at all: half of it would be other options for ever. */
         char part[PATH_MAX + 8];
@@ -104,7 +104,8 @@ enum err candidate_run(const struct candidate *candidate, const char *requests,
         "-q",    "--config", "/dev/null", "--end-with-parent"};
     char said[PATH_MAX + 8], errors[PATH_MAX + 8];
     size_t count = 0;
-    enum err err = keep_options(candidate, error);
+    bool has_own = strcmp(requests, candidate->own_requests) == 0;
+    enum err err = candidate_keep(candidate, has_own ? "requests of its own" : NULL, error);
     if (err != OK || access(candidate->summary_path, R_OK) == 0) return err;
     while (arguments[count]) count++;
     for (size_t i = 0; candidate->arguments[i] && count + 1 < ARGUMENTS_MAX; i++)
@@ -245,9 +246,10 @@ double candidate_cost(const struct candidate *candidate, const char *name, uint6
     const json_t *once = json_object_get(json_object_get(candidate->summary, "costs"), "once");
     const json_t *cost = json_object_get(once, name);
     double seconds = json_number_value(json_object_get(once, "seconds"));
-    if (!json_is_number(cost) || candidate->lines == 0) return NAN;
+    uint64_t all = count_of(candidate->summary, "requests");
+    if (!json_is_number(cost) || all == 0) return NAN;
     if (strcmp(name, "managed_api") == 0)
-        return json_number_value(cost) * (double)requests / (double)candidate->lines;
+        return json_number_value(cost) * (double)requests / (double)all;
     return seconds > 0 ? json_number_value(cost) * candidate_seconds(candidate, requests) / seconds
                        : (double)NAN;
 }

@@ -21,7 +21,8 @@
 
 struct candidate {
     char name[CANDIDATE_NAME_BYTES];
-    const char *const *arguments; /* options of its run, ending in NULL; borrowed */
+    const char *const *arguments; /* options of its run, ending in NULL; borrowed; NULL: no run */
+    bool is_remote;               /* a model of another server */
     char results[PATH_MAX], summary_path[PATH_MAX], options_path[PATH_MAX];
     char own_requests[PATH_MAX]; /* its requests if it does not run all */
 
@@ -43,6 +44,10 @@ struct candidate {
 /* Gives the candidate its files in `folder`. Characters of the name that are none of a file's
  * become "_". */
 void candidate_place(struct candidate *candidate, const char *folder);
+/* Notes what its results are of: its arguments, and `of` (NULL: all requests). ERR_INVALID if the
+ * folder has others of this name. */
+enum err candidate_keep(const struct candidate *candidate, const char *of,
+                        struct error *error) MUST_CHECK;
 /* Runs the model over the file of requests, unless its summary is there. ERR_INVALID with the run's
  * sentence, or if the folder has a run of it with other options; ERR_CANCELLED. */
 enum err candidate_run(const struct candidate *candidate, const char *requests,

@@ -5,14 +5,11 @@
 #include "batch/jsonl_file.h"
 #include "evaluate/confidence.h"
 #include "evaluate/requests.h"
-#include "json/json.h"
+#include "evaluate/summed.h"
 
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-static const char *const cost_names[] = {"watt_hours", "electricity", "rented_gpu", "managed_api"};
 
 /* The requests and the results of one model, read side by side: the results have the order of the
  * requests. */
@@ -163,57 +160,14 @@ static enum err write_answers(struct cascade *cascade, const struct candidate *c
     return err == OK ? os_rename(fresh, path, error) : err;
 }
 
-/* --- the sum of the summaries --- */
-
-/* The sum of a figure over the stages that have run; NAN if one lacks it. */
-static double sum_of(const struct cascade *cascade, const struct candidate *candidates,
-                     const char *name) {
-    double sum = 0;
-    for (size_t i = 0; i < cascade->run_count; i++) {
-        const struct candidate *is = &candidates[cascade->stages[i].candidate];
-        const json_t *once = json_object_get(json_object_get(is->summary, "costs"), "once");
-        const json_t *figure = json_object_get(once, name);
-        sum += json_is_number(figure) ? json_number_value(figure) : (double)NAN;
-    }
-    return sum;
-}
-
-/* All requests by the time that the models need for theirs; NAN: a rate is not known. */
-static double rate_of(const struct cascade *cascade, const struct candidate *candidates,
-                      uint64_t lines) {
-    double seconds = 0;
-    for (size_t i = 0; i < cascade->run_count; i++)
-        seconds += (double)cascade->stages[i].requests /
-                   candidates[cascade->stages[i].candidate].requests_per_s;
-    return seconds > 0 ? (double)lines / seconds : (double)NAN;
-}
-
-static void set_known(json_t *object, const char *name, double value) {
-    if (isfinite(value)) json_object_set_new(object, name, json_real(value));
-}
-
+/* The summary of all requests is the sum of what the models ran. */
 static enum err write_summary(const struct cascade *cascade, const struct candidate *candidates,
                               const char *path, struct error *error) {
-    uint64_t lines = cascade->stages[0].requests;
-    double load = 0;
-    json_t *once = json_object(), *whole = json_object();
-    struct buf out;
+    struct summed_part parts[CASCADE_MODELS_MAX];
     for (size_t i = 0; i < cascade->run_count; i++)
-        load += candidates[cascade->stages[i].candidate].load_seconds;
-    json_object_set_new(whole, "requests", json_integer((json_int_t)lines));
-    json_object_set_new(whole, "load_seconds", json_real(load));
-    set_known(whole, "req_s", rate_of(cascade, candidates, lines));
-    set_known(once, "seconds", sum_of(cascade, candidates, "seconds"));
-    for (size_t i = 0; i < sizeof cost_names / sizeof *cost_names; i++)
-        set_known(once, cost_names[i], sum_of(cascade, candidates, cost_names[i]));
-    json_object_set_new(whole, "costs", json_pack("{s:o}", "once", once));
-    buf_init(&out, BUF_UNLIMITED);
-    json_write(&out, whole);
-    buf_add_byte(&out, '\n');
-    enum err err = os_write_file(path, 0600, out.at, out.bytes, error);
-    buf_release(&out);
-    json_decref(whole);
-    return err;
+        parts[i] = (struct summed_part){&candidates[cascade->stages[i].candidate],
+                                        cascade->stages[i].requests};
+    return summed_write(path, cascade->stages[0].requests, parts, cascade->run_count, error);
 }
 
 enum err cascade_merge(struct cascade *cascade, const struct candidate *candidates,

@@ -151,7 +151,15 @@ static enum err run_model(struct evaluation *evaluation, size_t place, const cha
     snprintf(what, sizeof what, "running %s (%zu of %zu) ...", candidate->name, place + 1,
              evaluation->count - (evaluation->cascade.count > 0));
     say(evaluation, what);
-    enum err err = candidate_run(candidate, requests, evaluation->stop, error);
+    const struct top_k_options best = {.requests = requests,
+                                       .folder = evaluation->folder,
+                                       .by = evaluation->by,
+                                       .count = evaluation->top_k,
+                                       .is_remote = candidate->is_remote,
+                                       .stop = evaluation->stop};
+    enum err err = evaluation->top_k > 0
+                       ? top_k_run(&evaluation->tops[place], &best, candidate, error)
+                       : candidate_run(candidate, requests, evaluation->stop, error);
     return err == OK ? candidate_read(candidate, error) : err;
 }
 
@@ -159,9 +167,12 @@ static enum err run_model(struct evaluation *evaluation, size_t place, const cha
 static enum err run_cascade(struct evaluation *evaluation, struct error *error) {
     struct cascade *cascade = &evaluation->cascade;
     struct candidate *whole = &evaluation->candidates[evaluation->count - 1];
-    enum err err = OK;
+    char what[64];
+    snprintf(what, sizeof what, "cascade until %.17g", cascade->until);
+    enum err err = candidate_keep(whole, what, error);
     cascade->stages[0].requests = evaluation->lines;
-    for (cascade->run_count = 1; cascade->run_count < cascade->count; cascade->run_count++) {
+    for (cascade->run_count = 1; err == OK && cascade->run_count < cascade->count;
+         cascade->run_count++) {
         struct cascade_stage *next = &cascade->stages[cascade->run_count];
         err = cascade_pass_on(cascade, evaluation->candidates, cascade->run_count - 1,
                               evaluation->requests, error);

@@ -15,6 +15,7 @@
 #include "compare/comparison.h"
 #include "evaluate/candidate.h"
 #include "evaluate/cascade.h"
+#include "evaluate/top_k.h"
 
 #define EVALUATION_MODELS_MAX 8
 #define EVALUATION_JOBS 4 /* sizes of jobs that times and costs are given for */
@@ -32,6 +33,9 @@ struct evaluation {
     void (*say)(void *context, const char *what); /* what is running now; NULL allowed */
     struct candidate candidates[EVALUATION_MODELS_MAX];
     size_t count;
+    uint64_t top_k; /* requests to find, the best by the field `by`; 0: all are run */
+    const char *by;
+    struct top_k tops[EVALUATION_MODELS_MAX]; /* per candidate, with top_k */
     struct cascade cascade; /* with one, the last candidate is CASCADE_NAME, without arguments */
 
     char requests[PATH_MAX];

@@ -59,6 +59,21 @@ static json_t *context_of(const struct candidate *candidate) {
     return context;
 }
 
+/* How much of all requests the best ones took. */
+static json_t *top_of(const struct evaluation *evaluation, const struct top_k *top) {
+    json_t *own = json_pack("{s:s}", "by", evaluation->by);
+    json_object_set_new(own, "k", count(evaluation->top_k));
+    json_object_set_new(own, "requests", count(top->requests));
+    json_object_set_new(own, "whole", count(top->whole));
+    json_object_set_new(own, "short_only", count(top->short_only));
+    json_object_set_new(own, "left_out", count(top->left_out));
+    json_object_set_new(own, "rounds", count(top->rounds));
+    json_object_set_new(own, "computed_tokens", count(top->computed_tokens));
+    json_object_set_new(own, "tokens_per_whole", number(top->tokens_per_whole));
+    json_object_set_new(own, "computed_share", number(top_k_share(top)));
+    return own;
+}
+
 static json_t *model_of(const struct candidate *candidate) {
     double answers_per_s =
         candidate->requests_per_s * share(candidate->completion_tokens, candidate->answered);
@@ -214,6 +229,9 @@ void evaluation_json_write(struct buf *out, const struct evaluation *evaluation)
                         evaluation->reference ? json_string(evaluation->reference) : json_null());
     for (size_t i = 0; i < evaluation->count; i++)
         json_array_append_new(models, model_of(&evaluation->candidates[i]));
+    for (size_t i = 0; i < evaluation->count && evaluation->top_k > 0; i++)
+        json_object_set_new(json_array_get(models, i), "top_k",
+                            top_of(evaluation, &evaluation->tops[i]));
     json_object_set_new(whole, "models", models);
     if (evaluation->cascade.count > 0)
         json_object_set_new(whole, "cascade", cascade_of(evaluation));

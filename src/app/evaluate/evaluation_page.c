@@ -126,6 +126,32 @@ static void write_cascade(struct buf *out, const struct evaluation *evaluation) 
     buf_add_text(out, "</table></div>\n");
 }
 
+/* How much of all requests the best ones took. */
+static void write_top(struct buf *out, const struct evaluation *evaluation) {
+    if (evaluation->top_k == 0) return;
+    buf_printf(out, "<h2>The best %" PRIu64 " by <i>", evaluation->top_k);
+    plot_write_text(out, evaluation->by);
+    buf_add_text(out,
+                 "</i></h2>\n<p>A request is computed short if only its value is, and left out "
+                 "if it could not be among the best any more. The share is an estimate by the "
+                 "tokens of requests that were computed whole. Agreement and rows below are "
+                 "of the best alone.</p>\n<div class=\"wide\"><table><tr><th>model</th>"
+                 "<th>requests</th><th>whole</th><th>short only</th><th>left out</th>"
+                 "<th>rounds</th><th>tokens</th><th>computed %</th></tr>\n");
+    for (size_t i = 0; i < evaluation->count; i++) {
+        const struct top_k *top = &evaluation->tops[i];
+        add_named(out, evaluation->candidates[i].name);
+        buf_printf(out,
+                   "<td>%" PRIu64 "</td><td>%" PRIu64 "</td><td>%" PRIu64 "</td><td>%" PRIu64
+                   "</td><td>%zu</td><td>%" PRIu64 "</td>",
+                   top->requests, top->whole, top->short_only, top->left_out, top->rounds,
+                   top->computed_tokens);
+        add_cell(out, 100 * top_k_share(top), "%.1f");
+        buf_add_text(out, "</tr>\n");
+    }
+    buf_add_text(out, "</table></div>\n");
+}
+
 static void write_jobs(struct buf *out, const struct evaluation *evaluation) {
     buf_add_text(out, "<h2>Time and cost of a whole job</h2>\n<p>By the rate of this sample, with "
                       "loading; the costs are those whose prices were given.</p>\n"
@@ -305,6 +331,7 @@ void evaluation_page_write(struct buf *out, const struct evaluation *evaluation)
     write_choice(out, evaluation);
     write_models(out, evaluation);
     write_cascade(out, evaluation);
+    write_top(out, evaluation);
     write_jobs(out, evaluation);
     write_matrix(out, evaluation);
     write_pairs(out, evaluation);
