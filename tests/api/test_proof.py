@@ -335,4 +335,12 @@ def test_a_batch_that_two_servers_computed_names_both(tmp_path):
     with support.serving(state, "--model", "smollm2=echo", environment=clock.environment) as server:
         clock.until(lambda: server.batch(batch["id"])["status"] == "completed", 70)
         is_ = json.loads(server.call("GET", f"/v1/batches/{batch['id']}/manifest")[1])
+        done = support.quern("backup", tmp_path / "kept", "--state-dir", state)
+        assert done.returncode == 0, done.stderr
     assert [by["settings"] for by in is_["computed_by"]] == [["--max-num-seqs", "2"], []]
+    done = support.quern("restore", tmp_path / "kept", "--state-dir", tmp_path / "restored")
+    assert done.returncode == 0, done.stderr
+    with support.serving(tmp_path / "restored", "--model", "smollm2=echo") as server:
+        again = json.loads(server.call("GET", f"/v1/batches/{batch['id']}/manifest")[1])
+    # The key is in no backup.
+    assert again.pop("signature") != is_.pop("signature") and again == is_

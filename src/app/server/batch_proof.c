@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOTES "%s/computed_by.jsonl"
+#define NOTES "%s/" STORE_NOTES_NAME
 
 static void warn(const struct error *error) {
     log_warn("event=no_manifests error=\"%s\"", error->text);

@@ -39,7 +39,8 @@ static bool segment_name_is_sane(struct str name) {
 
 bool backup_path_is_sane(struct str path) {
     struct str rest = path;
-    if (str_is(path, "meta.db") || str_is(path, "keys.jsonl") || str_is(path, "keys.made"))
+    if (str_is(path, "meta.db") || str_is(path, "keys.jsonl") || str_is(path, "keys.made") ||
+        str_is(path, STORE_NOTES_NAME))
         return true;
     if (take_start(&rest, STR("parts/"))) return store_id_is_sane(rest);
     if (take_start(&rest, STR("files/"))) {

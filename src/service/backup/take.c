@@ -214,6 +214,7 @@ static enum err take_database(struct take *take, const char *file, struct error 
 
 static enum err attempt(struct take *take, struct error *error) {
     char file[BACKUP_FILE_BYTES];
+    bool has_notes;
     take->vanished = false;
     take->result.attempts++;
     take->result.damaged = 0;
@@ -232,6 +233,8 @@ static enum err attempt(struct take *take, struct error *error) {
     take->copy = NULL;
     held_close(&take->held);
     if (err == OK) err = take_database(take, file, error);
+    /* A note is durable before the lines that it is about, so that it is younger than the copy. */
+    if (err == OK) err = take_if_there(take, STORE_NOTES_NAME, &has_notes, error);
     return err == OK ? take_keys(take, error) : err;
 }
 

@@ -93,6 +93,9 @@ enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_pa
 /* The file of that directory that outlives the batch, as long as one of its result files exists:
  * the order in which the results came (batch/arrival.h). */
 #define STORE_ORDER_NAME "order.idx"
+/* The file of the state directory that says what has computed here since when, for the manifests of
+ * batches. */
+#define STORE_NOTES_NAME "computed_by.jsonl"
 
 /* Notes that a write met a full disk, and removes the ballast. */
 void store_disk_filled(struct store *store);
