@@ -114,10 +114,10 @@ def answers_of(lines):
 
 def draw(seed):
     rng = random.Random(seed)
-    count, kind = rng.randrange(70, 260), rng.choice(["bounded", "free", "decisions"])
+    count, kind = rng.randrange(70, 150), rng.choice(["bounded", "free", "decisions"])
     lines = decisions(rng, count) if kind == "decisions" else chats(
         rng, count, rng.choice([1, 9, 99]) if kind == "bounded" else 0)
-    return kind, lines, rng.choice([1, 3, 10, 40, 300])
+    return kind, lines, rng.choice([1, 3, 10, 40, 200])
 
 
 @pytest.mark.parametrize("number", support.drawn(range(20), least=2))

@@ -51,10 +51,11 @@ static void print_cascade(const struct evaluation *evaluation) {
         print_figure(is->summary ? candidate_seconds(is, stage->requests) : (double)NAN, "");
         printf(" %10" PRIu64 " %10" PRIu64 "\n", is->prompt_tokens, is->completion_tokens);
     }
-    if (cascade->stages[0].unknown == evaluation->candidates[cascade->stages[0].candidate].answered)
+    const struct candidate *first = &evaluation->candidates[cascade->stages[0].candidate];
+    if (first->answered > 0 && cascade->stages[0].unknown == first->answered)
         printf("No answer of %s has a confidence: these are neither decisions nor several answers "
                "(n) of a request.\n",
-               printable(evaluation->candidates[cascade->stages[0].candidate].name).text);
+               printable(first->name).text);
 }
 
 static void print_top(const struct evaluation *evaluation) {

@@ -2,8 +2,11 @@
 #include "evaluate/evaluation.h"
 
 #include "base/os.h"
+#include "batch/jsonl_file.h"
 #include "evaluate/requests.h"
+#include "json/json.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,8 +119,44 @@ enum err evaluation_add_cascade(struct evaluation *evaluation, const char *names
 
 /* --- the whole --- */
 
+/* Judgements alone have no answers to compare with; the page has the results with them, too. */
+static bool has_judgements(const char *path) {
+    struct jsonl_file file;
+    struct str line;
+    struct error ignored;
+    json_t *first = NULL;
+    jsonl_file_init(&file);
+    bool has_line = os_open(&file.fd, path, O_RDONLY, 0, &ignored) == OK &&
+                    os_file_bytes(file.fd, &file.bytes, &ignored) == OK &&
+                    jsonl_file_next(&file, &line) && json_read(&first, line, &ignored) == OK;
+    bool has = has_line && json_member(first, "judgement") && !json_member(first, "response");
+    json_decref(first);
+    jsonl_file_close(&file);
+    return has;
+}
+
+static enum err check_reference(const struct evaluation *evaluation, struct error *error) {
+    const char *reference = evaluation->reference;
+    size_t place = evaluation_reference(evaluation);
+    if (cascade_has_late(&evaluation->cascade, place))
+        return err_set(error, ERR_INVALID,
+                       "--compare-to: '%s' gets a part of the requests only; give the model once "
+                       "more under another name",
+                       reference);
+    if (!reference || place < evaluation->count) return OK;
+    if (access(reference, R_OK) != 0)
+        return err_set(error, ERR_INVALID,
+                       "--compare-to: '%.200s' is neither one of the models nor a file of results",
+                       reference);
+    if (has_judgements(reference))
+        return err_set(error, ERR_INVALID,
+                       "--compare-to: %.200s has judgements; the page has the results with them as "
+                       "\"Results for quern compare\"",
+                       reference);
+    return OK;
+}
+
 static enum err check(const struct evaluation *evaluation, struct error *error) {
-    size_t reference = evaluation_reference(evaluation);
     for (size_t i = 0; i < evaluation->count; i++) {
         const struct candidate *is = &evaluation->candidates[i];
         for (size_t k = i + 1; k < evaluation->count; k++)
@@ -131,17 +170,7 @@ static enum err check(const struct evaluation *evaluation, struct error *error) 
                            "(--model NAME=M)",
                            is->name);
     }
-    if (cascade_has_late(&evaluation->cascade, reference))
-        return err_set(error, ERR_INVALID,
-                       "--compare-to: '%s' gets a part of the requests only; give the model once "
-                       "more under another name",
-                       evaluation->reference);
-    if (evaluation->reference && reference == evaluation->count &&
-        access(evaluation->reference, R_OK) != 0)
-        return err_set(error, ERR_INVALID,
-                       "--compare-to: '%.200s' is neither one of the models nor a file of results",
-                       evaluation->reference);
-    return OK;
+    return check_reference(evaluation, error);
 }
 
 static enum err run_model(struct evaluation *evaluation, size_t place, const char *requests,

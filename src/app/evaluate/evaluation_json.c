@@ -2,13 +2,13 @@
 #include "evaluate/evaluation_json.h"
 
 #include "bench/machine.h"
+#include "compare/comparison_json.h"
 #include "evaluate/choice.h"
 #include "json/json.h"
 
 #include <math.h>
 
 static const char *const cost_names[] = {"watt_hours", "electricity", "rented_gpu", "managed_api"};
-static const char *const kind_names[] = {"score", "label", "prose"};
 
 /* A figure that is not known is null. */
 static json_t *number(double value) {
@@ -103,49 +103,21 @@ static json_t *model_of(const struct candidate *candidate) {
 
 /* --- answers next to each other --- */
 
-static json_t *field_of(const struct comparison_field *field) {
-    uint64_t rows = field->both + field->only_in[COMPARISON_A] + field->only_in[COMPARISON_B];
-    double low = NAN, high = NAN;
-    json_t *own = json_pack("{s:s,s:s}", "name", field->name, "kind", kind_names[field->kind]);
-    json_object_set_new(own, "rows", count(rows));
-    json_object_set_new(own, "equal", count(field->equal));
-    json_object_set_new(own, "agreement", number(share(field->equal, rows)));
-    if (field->pair_count > 0) {
-        const struct ranks *ranks = &field->ranks;
-        (void)(ranks->is_known && ranks_interval(ranks->spearman, field->pair_count, &low, &high));
-        json_object_set_new(own, "shift", number(field->shift));
-        json_object_set_new(own, "spearman",
-                            number(ranks->is_known ? ranks->spearman : (double)NAN));
-        json_object_set_new(own, "spearman_low", number(low));
-        json_object_set_new(own, "spearman_high", number(high));
-    }
-    if (field->kind == COMPARISON_LABEL) {
-        const struct kappa *kappa = &field->kappa;
-        json_object_set_new(own, "kappa", number(kappa->is_known ? kappa->value : (double)NAN));
-        json_object_set_new(own, "kappa_low", number(kappa->is_known ? kappa->low : (double)NAN));
-        json_object_set_new(own, "kappa_high", number(kappa->is_known ? kappa->high : (double)NAN));
-    }
-    return own;
-}
-
+/* The figures of `quern compare`, with the names of both sides. */
 static json_t *agreement_of(const char *a, const char *b, const struct comparison *is) {
-    json_t *own = json_pack("{s:s,s:s}", "a", a, "b", b), *fields = json_array(),
-           *most = json_array();
-    json_object_set_new(own, "answered_in_both", count(is->answered_in_both));
-    json_object_set_new(own, "agreement",
-                        number(is->answered_in_both > 0 ? comparison_agreement(is) : (double)NAN));
-    json_object_set_new(own, "all_equal", count(is->equal));
-    for (size_t i = 0; i < is->field_count; i++)
-        json_array_append_new(fields, field_of(&is->fields[i]));
-    for (size_t i = 0; i < is->most_count; i++) {
-        const struct comparison_row *row = &is->most[i];
-        json_t *item = json_pack("{s:s,s:s,s:s}", "custom_id", row->custom_id, "a",
-                                 row->answers[COMPARISON_A], "b", row->answers[COMPARISON_B]);
-        json_object_set_new(item, "distance", number(row->distance));
-        json_array_append_new(most, item);
-    }
-    json_object_set_new(own, "fields", fields);
-    json_object_set_new(own, "differ_most", most);
+    json_t *own = NULL;
+    struct error error;
+    struct buf text;
+    buf_init(&text, BUF_UNLIMITED);
+    buf_add_byte(&text, '{');
+    comparison_json_write(&text, is);
+    buf_add_byte(&text, '}');
+    if (json_read(&own, buf_str(&text), &error) != OK)
+        own = json_pack("{s:s}", "error", error.text);
+    buf_release(&text);
+    json_object_set_new(own, "a", json_string(a));
+    json_object_set_new(own, "b", json_string(b));
+    if (is->answered_in_both == 0) json_object_set_new(own, "agreement", json_null());
     return own;
 }
 
