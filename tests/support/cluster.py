@@ -4,13 +4,16 @@ redis-tools, whose program redis-check-rdb is redis-server under another name; s
 machine is started. Tests that need it are skipped where neither is installed."""
 import os, pathlib, shutil, signal, socket, subprocess, threading, time
 
-import pytest
+try:
+    import pytest
+except ImportError:  # bench/cluster needs none
+    pytest = None
 
 import support
 
 PROGRAM = shutil.which("valkey-server") or shutil.which("redis-server") or shutil.which(
     "redis-check-rdb")
-needs_redis = pytest.mark.skipif(
+needs_redis = pytest and pytest.mark.skipif(
     not PROGRAM, reason="no Redis server here: install Debian's package redis-tools")
 
 

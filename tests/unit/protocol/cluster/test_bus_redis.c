@@ -24,11 +24,33 @@
 
 struct peer {
     int listening;
-    char heard[READS][512];
+    uint16_t port;
+    pthread_t thread;
+    char heard[READS][2048];
 };
 
+static void peer_start(struct peer *peer, void *(*run)(void *)) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    *peer = (struct peer){.listening = socket(AF_INET, SOCK_STREAM, 0)};
+    assert_int_equal(bind(peer->listening, (struct sockaddr *)&address, bytes), 0);
+    assert_int_equal(listen(peer->listening, READS), 0);
+    assert_int_equal(getsockname(peer->listening, (struct sockaddr *)&address, &bytes), 0);
+    peer->port = ntohs(address.sin_port);
+    assert_int_equal(pthread_create(&peer->thread, NULL, run, peer), 0);
+}
+
+static struct bus *bus_to(const struct peer *peer, struct redis_options *options) {
+    struct error error;
+    char url[64];
+    snprintf(url, sizeof url, "redis://127.0.0.1:%u/", peer->port);
+    assert_int_equal(redis_place_read(&options->place, url, &error), OK);
+    struct bus_place place = bus_redis_place(options);
+    return place.open(place.context);
+}
+
 /* Each read gets the beginning of a reply that has more bytes than the client takes. */
-static void *peer_main(void *context) {
+static void *peer_too_large(void *context) {
     struct peer *peer = context;
     static const char says[] = "*1\r\n$1000000\r\n";
     for (int i = 0; i < READS; i++) {
@@ -50,24 +72,14 @@ static void after_a_reply_that_is_too_large_fewer_packs_are_asked_for(void **sta
     (void)state;
     static const char *const counts[READS] = {"$2\r\n64\r\n", "$2\r\n16\r\n", "$1\r\n4\r\n",
                                               "$1\r\n1\r\n", "$1\r\n1\r\n"};
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    struct peer peer = {.listening = socket(AF_INET, SOCK_STREAM, 0)};
-    pthread_t thread;
-    struct error error;
-    char url[64];
-    assert_int_equal(bind(peer.listening, (struct sockaddr *)&address, bytes), 0);
-    assert_int_equal(listen(peer.listening, READS), 0);
-    assert_int_equal(getsockname(peer.listening, (struct sockaddr *)&address, &bytes), 0);
-    assert_int_equal(pthread_create(&thread, NULL, peer_main, &peer), 0);
-    snprintf(url, sizeof url, "redis://127.0.0.1:%u/", ntohs(address.sin_port));
     struct redis_options options = {.reply_bytes_max = 1000};
-    assert_int_equal(redis_place_read(&options.place, url, &error), OK);
-    struct bus_place place = bus_redis_place(&options);
-    struct bus *bus = place.open(place.context);
+    struct peer peer;
+    struct error error;
+    peer_start(&peer, peer_too_large);
+    struct bus *bus = bus_to(&peer, &options);
     for (int i = 0; i < READS; i++)
         assert_int_equal(bus->ops->results(bus, 1, false, 10, no_pack, NULL, &error), ERR_CORRUPT);
-    pthread_join(thread, NULL);
+    pthread_join(peer.thread, NULL);
     for (int i = 0; i < READS; i++)
         if (!strstr(peer.heard[i], "$5\r\nCOUNT\r\n") || !strstr(peer.heard[i], counts[i]))
             fail_msg("read %d asked %s", i, peer.heard[i]);
@@ -75,9 +87,57 @@ static void after_a_reply_that_is_too_large_fewer_packs_are_asked_for(void **sta
     close(peer.listening);
 }
 
+/* A server of epoch 5 was there, with a stream of results, and no value can be put. */
+static void *peer_full(void *context) {
+    struct peer *peer = context;
+    static const char says[] =
+        "$8\r\nserver 5\r\n$-1\r\n:1\r\n+OK\r\n-OOM full\r\n-OOM full\r\n+OK\r\n";
+    int fd = accept(peer->listening, NULL, NULL);
+    size_t heard = 0;
+    ssize_t got = recv(fd, peer->heard[0], sizeof peer->heard[0] - 1, 0);
+    if (got > 0) (void)send(fd, says, sizeof says - 1, MSG_NOSIGNAL);
+    while (got > 0) {
+        heard += (size_t)got;
+        got = recv(fd, peer->heard[0] + heard, sizeof peer->heard[0] - 1 - heard, 0);
+    }
+    close(fd);
+    return NULL;
+}
+
+static void a_full_queue_that_takes_no_epoch_gets_its_results_back(void **state) {
+    (void)state;
+    struct redis_options options = {0};
+    struct peer peer;
+    struct error error;
+    uint64_t epoch;
+    bool follows;
+    char there[256], back[256], number[24];
+    peer_start(&peer, peer_full);
+    struct bus *bus = bus_to(&peer, &options);
+    assert_int_equal(bus->ops->lead(bus, "server", &epoch, &follows, &error), ERR_LIMIT);
+    bus->ops->close(bus);
+    pthread_join(peer.thread, NULL);
+    close(peer.listening);
+    const char *named = strstr(peer.heard[0], "SET\r\n");
+    assert_non_null(named);
+    const char *value = strstr(named, "server ");
+    assert_non_null(value);
+    snprintf(number, sizeof number, "%.*s", (int)strcspn(value + 7, "\r"), value + 7);
+    size_t bytes = strlen("{quern:default}:r:") + strlen(number);
+    snprintf(there, sizeof there,
+             "$6\r\nRENAME\r\n$19\r\n{quern:default}:r:5\r\n$%zu\r\n{quern:default}:r:%s\r\n",
+             bytes, number);
+    snprintf(back, sizeof back,
+             "$6\r\nRENAME\r\n$%zu\r\n{quern:default}:r:%s\r\n$19\r\n{quern:default}:r:5\r\n",
+             bytes, number);
+    const char *first = strstr(peer.heard[0], there), *second = strstr(peer.heard[0], back);
+    assert_true(first && second && first < named && named < second);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(after_a_reply_that_is_too_large_fewer_packs_are_asked_for),
+        cmocka_unit_test(a_full_queue_that_takes_no_epoch_gets_its_results_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
