@@ -118,6 +118,74 @@ static void chances_move_towards_what_was_seen(void **state) {
     live_request_close(request);
 }
 
+/* ---- rows of guesses ---- */
+
+#define SEQUENCES 3u
+#define LOGIT_ROWS 5u
+
+/* The step that was submitted last, whose rows all sample the token 5. */
+static enum err submit(void *self, const struct step *step, struct error *error) {
+    (void)error;
+    *(struct step *)self = *step;
+    return OK;
+}
+
+static enum err wait_for_step(void *self, struct step_result *result, struct error *error) {
+    (void)error;
+    const struct step *step = self;
+    for (uint32_t i = 0; i < step->logit_count; i++)
+        result->samples[i] = (struct sample){.token = 5};
+    return OK;
+}
+
+static void close_backend(void *self) {
+    (void)self;
+}
+
+static void on_event(void *user, const struct scheduler_event *event) {
+    (void)user;
+    (void)event;
+}
+
+static void guesses_take_only_the_logit_rows_that_no_sequence_needs(void **state) {
+    (void)state;
+    static const struct backend_ops ops = {
+        .submit = submit, .wait = wait_for_step, .close = close_backend};
+    static const int32_t prompt[] = {5, 5, 5, 5, 5};
+    struct step step = {0};
+    struct backend backend = {.ops = &ops,
+                              .self = &step,
+                              .caps = {.block_tokens = BACKEND_BLOCK_TOKENS,
+                                       .page_count = 64,
+                                       .full_pages = 1,
+                                       .rows_max = 100,
+                                       .logit_rows_max = LOGIT_ROWS,
+                                       .sequences_max = SEQUENCES,
+                                       .context_tokens_max = 500,
+                                       .vocab = 1000,
+                                       .steps_max = 1}};
+    const struct scheduler_options options = {
+        .backend = &backend, .on_event = on_event, .draft_tokens_max = DRAFT_TOKENS_MAX};
+    struct scheduler *scheduler;
+    assert_int_equal(scheduler_open(&scheduler, &options, NULL), OK);
+    for (uint32_t i = 0; i < SEQUENCES; i++)
+        assert_int_equal(
+            scheduler_submit(scheduler,
+                             &(struct scheduler_request){.id = i,
+                                                         .prompt = prompt,
+                                                         .prompt_count = COUNT(prompt),
+                                                         .sampling = {.max_tokens = 60}},
+                             NULL),
+            OK);
+    assert_int_equal(scheduler_step(scheduler, NULL), OK); /* the prompts */
+    assert_int_equal(step.logit_count, SEQUENCES);
+    /* Nothing but the time of that step is known, so that each further row seems to be free. */
+    assert_int_equal(scheduler_step(scheduler, NULL), OK);
+    assert_int_equal(step.sequence_count, SEQUENCES);
+    assert_int_equal(step.logit_count, LOGIT_ROWS);
+    scheduler_close(scheduler);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_of_unknown_rows_costs_what_its_neighbours_say),
@@ -126,6 +194,7 @@ int main(void) {
         cmocka_unit_test(a_guess_follows_the_longest_and_latest_equal_run),
         cmocka_unit_test(a_guess_repeats_a_period_and_stops_before_an_end_token),
         cmocka_unit_test(chances_move_towards_what_was_seen),
+        cmocka_unit_test(guesses_take_only_the_logit_rows_that_no_sequence_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
