@@ -133,7 +133,7 @@ static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, ui
     size_t bytes = (size_t)sequences * each * kv_block_bytes(&cache);
     cache.k = kernels_memory(bytes);
     cache.v = kernels_memory(bytes);
-    memset(cache.k, 0x2a, bytes); /* 0.05 in f16 */
+    memset(cache.k, 0x2a, bytes); /* 0.05 in f16, 1.5e-13 in bf16 */
     memset(cache.v, 0x2a, bytes);
     uint32_t *blocks = make_bytes((size_t)sequences * each * sizeof *blocks);
     struct attention_item *items = make_bytes(sequences * sizeof *items);
@@ -170,7 +170,8 @@ static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, ui
     double gop_s = 4e-9 * sequences * (double)width * keys / s;
     double read_gb = 4e-9 * kv_heads * head_dim *
                      (sequences * (double)(length - shared) + (shared > 0 ? shared : 0));
-    struct peak peak = peak_of(kernels, MATRIX_F32);
+    struct peak peak =
+        peak_of(kernels, kernels->kv_type == TENSOR_BF16 ? MATRIX_BF16_PAIRS : MATRIX_F32);
     (void)printf(
         "%s attention %ux%u heads of %u, %u x %u queries, %u keys, %u shared%s%s: %.0f us, "
         "%.1f GOP/s, %.0f %% of %s, cache %.1f GB/s\n",

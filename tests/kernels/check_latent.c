@@ -46,10 +46,10 @@ static struct trial make_trial(struct rng *rng, struct shape shape, uint32_t len
 static void open_cache(struct trial *trial, const struct kernels *kernels) {
     const uint32_t dim = trial->shape.rank + trial->shape.turned;
     const size_t bytes =
-        (size_t)BLOCKS * KV_BLOCK_TOKENS * dim * tensor_type_block_bytes(kernels->kv_type);
+        (size_t)BLOCKS * KV_BLOCK_TOKENS * dim * tensor_type_block_bytes(kernels->latent_type);
     uint32_t slots[LENGTH_MAX];
     trial->cache = (struct latent_cache){.entries = make_bytes(bytes),
-                                         .type = kernels->kv_type,
+                                         .type = kernels->latent_type,
                                          .dim = dim,
                                          .rank = trial->shape.rank};
     memset(trial->cache.entries, 0xff, bytes); /* NaN in f16 and in f32 */
@@ -168,9 +168,9 @@ double bench_latent(const struct kernels *kernels, uint32_t heads, uint32_t sequ
     const uint32_t each = (length + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     struct rng rng = {6};
     const size_t bytes = (size_t)sequences * each * KV_BLOCK_TOKENS * dim *
-                         tensor_type_block_bytes(kernels->kv_type);
+                         tensor_type_block_bytes(kernels->latent_type);
     struct latent_cache cache = {
-        .entries = kernels_memory(bytes), .type = kernels->kv_type, .dim = dim, .rank = rank};
+        .entries = kernels_memory(bytes), .type = kernels->latent_type, .dim = dim, .rank = rank};
     memset(cache.entries, 0x2a, bytes); /* 0.05 in f16 */
     uint32_t *blocks = make_bytes((size_t)sequences * each * sizeof *blocks);
     struct attention_item *items = make_bytes(sequences * sizeof *items);

@@ -173,7 +173,9 @@ static void describe(const void *self, struct executor_description *ret_descript
     const uint32_t threads = pool_threads(options->pool);
     const uint64_t block_bytes = page_bytes(executor) * kv_layout_groups(options->layout);
     *ret_description = (struct executor_description){
-        .kv_type = tensor_type_name(options->kernels->kv_type),
+        .kv_type =
+            tensor_type_name(config_is_latent(options->config) ? options->kernels->latent_type
+                                                               : options->kernels->kv_type),
         .threads = threads,
         .kv_bytes_per_token = block_bytes / KV_BLOCK_TOKENS,
         .kv_bytes = page_bytes(executor) * caps->page_count,

@@ -10,7 +10,8 @@
 /* The cache of a place, without memory; a layer there says which heads it has. */
 static struct kv_cache place_of(const struct kv_layout *layout, const struct kernels *kernels,
                                 uint32_t place) {
-    return (struct kv_cache){.type = kernels->kv_type,
+    const bool is_latent = layout->planes == 1;
+    return (struct kv_cache){.type = is_latent ? kernels->latent_type : kernels->kv_type,
                              .kv_heads = 1,
                              .head_dim = layout->width[place],
                              .block_elements = (size_t)KV_BLOCK_TOKENS * layout->width[place]};

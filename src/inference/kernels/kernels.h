@@ -197,14 +197,16 @@ struct route {
 /* ---- attention over a paged KV cache ---- */
 
 /* One layer's keys and values. A block holds KV_BLOCK_TOKENS tokens of every KV head:
- * k: (blocks, kv_heads, head_dim, 16), v: (blocks, kv_heads, 16, head_dim). Token `position` of a
+ * k: (blocks, kv_heads, head_dim, 16), v: (blocks, kv_heads, 16, head_dim). Of bf16, a lane
+ * multiplies two neighbours, which lie together: k: (blocks, kv_heads, head_dim / 2, 16, 2),
+ * v: (blocks, kv_heads, 8, head_dim, 2), where token 2i + j is element j of pair i. Token `position` of a
  * sequence lies in block table[position / 16] at offset position % 16. A block's bytes are
  * contiguous in k and in v, kv_block_bytes each. In a cache that layers of several sizes share, a
  * block may be longer than this layer's part of it. */
 struct kv_cache {
     void *k;
     void *v;
-    enum tensor_type type; /* kernels->kv_type; ref takes F32 and F16 */
+    enum tensor_type type; /* kernels->kv_type; ref takes F32, F16 and BF16 */
     uint32_t kv_heads;
     uint32_t head_dim;     /* a multiple of 8, at most HEAD_DIM_MAX */
     size_t block_elements; /* from one block to the next; 0: as many as one has */
@@ -306,10 +308,11 @@ typedef size_t (*top_k_fn)(const float *x, size_t count, size_t k, struct scored
 
 struct kernels {
     const char *name;
-    enum tensor_type kv_type; /* type of the KV cache: F32 (ref) or F16 */
-    bool keeps_blocks;        /* matrices keep the file's blocks (ref) */
-    bool tiles_signed;        /* 8-bit weights are tiled signed (avx2's sign trick) */
-    bool tiles_bf16_pairs;    /* bf16 weights are tiled in pairs for vdpbf16ps */
+    enum tensor_type kv_type;     /* type of the KV cache: F32 (ref), F16 or BF16 (avx512-bf16) */
+    enum tensor_type latent_type; /* type of latent_cache: F32 (ref) or F16 */
+    bool keeps_blocks;            /* matrices keep the file's blocks (ref) */
+    bool tiles_signed;            /* 8-bit weights are tiled signed (avx2's sign trick) */
+    bool tiles_bf16_pairs;        /* bf16 weights are tiled in pairs for vdpbf16ps */
 
     /* Turns rows of x (rows, cols) in f32 into activations for matmul. BLOCKS, F32, F16 and BF16
      * keep f32; BF16_PAIRS rounds to bf16. BYTES rounds each group of `group` columns to whole
@@ -346,7 +349,8 @@ struct kernels {
      * read KV heads kv_head_begin..kv_head_end-1. The caller may cut an item along its rows (by
      * row, row_count and position) and group items in any way: neither changes a bit. Online
      * softmax over absolute chunks of 64 keys (Milakov and Gimelshein 2018) makes the order of
-     * sums depend on a query's position alone. With several items in a call, also unrelated
+     * sums depend on a query's position alone. With a cache of bf16, queries and the weights of
+     * the softmax are rounded to bf16, too. With several items in a call, also unrelated
      * ones, the keys of the next item are fetched while one is computed. */
     attention_fn attention;
 

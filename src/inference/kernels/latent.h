@@ -30,7 +30,7 @@ struct attention_item;
  * table[position / 16] at offset position % 16. */
 struct latent_cache {
     void *entries;
-    enum tensor_type type; /* kernels->kv_type; ref takes F32 */
+    enum tensor_type type; /* kernels->latent_type */
     uint32_t dim;          /* a multiple of 16, at most LATENT_DIM_MAX */
     uint32_t rank;         /* a multiple of 16, at most dim and LATENT_RANK_MAX */
 };

@@ -55,7 +55,7 @@ struct model_description {
     bool is_gguf;             /* else a folder of .safetensors */
     const char *kernels;      /* "avx512"; the CPU's also when a device computes */
     char card[64];            /* name of the device's GPU; empty: the CPU computes */
-    const char *kv_type;      /* "F16"; NULL when it does not generate, as kv_… below are 0 */
+    const char *kv_type; /* "F16", "BF16"; NULL when it does not generate, as kv_… below are 0 */
     uint64_t parameters;
     uint32_t layers;
     uint32_t width;

@@ -27,7 +27,7 @@ struct executor_limits {
 
 struct executor_description {
     char name[96];       /* "avx512", or the name of the GPU */
-    const char *kv_type; /* "F16" */
+    const char *kv_type; /* "F16", "BF16" */
     uint32_t threads;
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;        /* when every page is in use */

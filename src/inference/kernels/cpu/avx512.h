@@ -39,6 +39,10 @@ void avx512_gated_norm(const struct gated_norm *call);
 void avx512_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
 void avx512_attention(const struct attention *call, const struct attention_group *group,
                       uint32_t kv_head_begin, uint32_t kv_head_end);
+void avx512_bf16_kv_store(const struct kv_store *call, uint32_t kv_head_begin,
+                          uint32_t kv_head_end);
+void avx512_bf16_attention(const struct attention *call, const struct attention_group *group,
+                           uint32_t kv_head_begin, uint32_t kv_head_end);
 
 void avx512_latent_store(const struct latent_store *call);
 void avx512_latent_attend(const struct latent_attention *call, const struct attention_item *item,

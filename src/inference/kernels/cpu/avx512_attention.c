@@ -12,4 +12,6 @@
 
 #include "kernels/cpu/math_body.inc"
 
+#include "kernels/cpu/kv_halves.h"
+
 #include "kernels/cpu/attention_body.inc"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 size_t kv_block_bytes(const struct kv_cache *cache) {
-    assert(cache->type == TENSOR_F32 || cache->type == TENSOR_F16);
+    assert(cache->type == TENSOR_F32 || cache->type == TENSOR_F16 || cache->type == TENSOR_BF16);
     return kv_block_elements(cache) * tensor_type_block_bytes(cache->type);
 }
 
@@ -15,16 +15,29 @@ static size_t head_begin(const struct kv_cache *cache, uint32_t block, uint32_t 
     return block * kv_block_elements(cache) + (size_t)kv_head * cache->head_dim * KV_BLOCK_TOKENS;
 }
 
+/* Where element `i` of a token's key or value lies behind head_begin. */
+static size_t key_at(const struct kv_cache *cache, uint32_t offset, size_t i) {
+    if (cache->type != TENSOR_BF16) return i * KV_BLOCK_TOKENS + offset;
+    return (i - i % 2) * KV_BLOCK_TOKENS + (size_t)offset * 2 + i % 2;
+}
+
+static size_t value_at(const struct kv_cache *cache, uint32_t offset, size_t i) {
+    if (cache->type != TENSOR_BF16) return (size_t)offset * cache->head_dim + i;
+    return (size_t)(offset - offset % 2) * cache->head_dim + i * 2 + offset % 2;
+}
+
 static void put(void *elements, enum tensor_type type, size_t at, float value) {
     if (type == TENSOR_F32)
         ((float *)elements)[at] = value;
     else
-        ((uint16_t *)elements)[at] = half_from_f32(value);
+        ((uint16_t *)elements)[at] =
+            type == TENSOR_BF16 ? bf16_from_f32(value) : half_from_f32(value);
 }
 
 static float get(const void *elements, enum tensor_type type, size_t at) {
     if (type == TENSOR_F32) return ((const float *)elements)[at];
-    return half_to_f32(((const uint16_t *)elements)[at]);
+    const uint16_t bits = ((const uint16_t *)elements)[at];
+    return type == TENSOR_BF16 ? bf16_to_f32(bits) : half_to_f32(bits);
 }
 
 void ref_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end) {
@@ -38,30 +51,31 @@ void ref_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t 
             const float *k = call->k + row * call->k_stride + (size_t)head * dim;
             const float *v = call->v + row * call->v_stride + (size_t)head * dim;
             for (size_t i = 0; i < dim; i++) {
-                put(cache->k, cache->type, begin + i * KV_BLOCK_TOKENS + offset, k[i]);
-                put(cache->v, cache->type, begin + (size_t)offset * dim + i, v[i]);
+                put(cache->k, cache->type, begin + key_at(cache, offset, i), k[i]);
+                put(cache->v, cache->type, begin + value_at(cache, offset, i), v[i]);
             }
         }
     }
 }
 
-/* `count` elements from `at` on as float32. */
+/* `count` elements from `at` on, each `apart` behind the one before, as float32. */
 static void get_run(const void *elements, enum tensor_type type, size_t at, size_t count,
-                    float *ret_values) {
-    if (type == TENSOR_F32)
+                    size_t apart, float *ret_values) {
+    if (type == TENSOR_F32 && apart == 1)
         memcpy(ret_values, (const float *)elements + at, count * sizeof *ret_values);
     else
-        for (size_t i = 0; i < count; i++) ret_values[i] = get(elements, type, at + i);
+        for (size_t i = 0; i < count; i++) ret_values[i] = get(elements, type, at + i * apart);
 }
 
 /* Scores of all keys of one block, seen or not. */
 static void score_block(const struct attention *call, const float *q, size_t begin,
                         float *ret_scores) {
     const struct kv_cache *cache = call->cache;
+    const size_t apart = key_at(cache, 1, 0);
     float sums[KV_BLOCK_TOKENS] = {0};
     for (size_t i = 0; i < cache->head_dim; i++) {
         float keys[KV_BLOCK_TOKENS];
-        get_run(cache->k, cache->type, begin + i * KV_BLOCK_TOKENS, KV_BLOCK_TOKENS, keys);
+        get_run(cache->k, cache->type, begin + key_at(cache, 0, i), KV_BLOCK_TOKENS, apart, keys);
         for (size_t j = 0; j < KV_BLOCK_TOKENS; j++) sums[j] += q[i] * keys[j];
     }
     for (size_t j = 0; j < KV_BLOCK_TOKENS; j++) ret_scores[j] = sums[j] * call->scale;
@@ -105,7 +119,8 @@ static void attend(const struct attention *call, const uint32_t *blocks, const f
         }
         float weight = expf(scores[offset] - largest);
         float values[HEAD_DIM_MAX];
-        get_run(cache->v, cache->type, begin + (size_t)offset * dim, dim, values);
+        get_run(cache->v, cache->type, begin + value_at(cache, offset, 0), dim,
+                value_at(cache, 0, 1), values);
         total += weight;
         for (size_t i = 0; i < dim; i++) sums[i] += weight * values[i];
     }

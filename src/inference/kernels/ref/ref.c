@@ -4,6 +4,7 @@
 const struct kernels ref_kernels = {
     .name = "ref",
     .kv_type = TENSOR_F32,
+    .latent_type = TENSOR_F32,
     .keeps_blocks = true,
     .activate = ref_activate,
     .matmul = ref_matmul,

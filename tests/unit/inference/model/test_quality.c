@@ -22,8 +22,9 @@
 /* How far results may lie from the reference, for a table and a kind of weights.
  *
  * `ref` does the reference's arithmetic in another order: measured 3e-5, and 1e-3 is the gate of
- * the design. The fast tables round on purpose: keys and values to f16, activations to bf16 before
- * bf16 weights (avx512-bf16) or to steps that groups of 32 share before quantised ones. Their
+ * the design. The fast tables round on purpose: keys and values to f16, or all that attention
+ * multiplies to bf16 (avx512-bf16); activations to bf16 before bf16 weights (avx512-bf16) or to
+ * steps that groups of 32 share before quantised ones. Their
  * bounds are one and a half times to twice what was measured, and lie below what running the
  * reference in bf16 costs (0.13 on the tiny models, 0.37 on SmolLM2) or, for quantised weights,
  * near it. Leaving out one feature of a tiny model moves its logits by 0.85 or more. */
@@ -210,7 +211,7 @@ static void check_family(const char *family) {
         struct tolerance bf16 = {0.01f, 0.01f, 0.02f}; /* measured 0.005 */
         struct tolerance q8_0 = {0.8f, 0.8f, 0.6f};    /* 0.34 as ref, 0.57 with int8 */
         if (i == 0) bf16 = (struct tolerance){1e-3f, 1e-3f, 1e-3f};
-        if (kernels->tiles_bf16_pairs) bf16 = (struct tolerance){0.1f, 0.1f, 0.1f}; /* 0.05 */
+        if (kernels->tiles_bf16_pairs) bf16 = (struct tolerance){0.125f, 0.125f, 0.1f}; /* 0.11 */
         snprintf(path, sizeof path, "%s/tiny/%s/model-bf16.gguf", shared, family);
         free(check_model(path, &file, kernels, bf16, 16).at);
         /* The reference has the bf16 weights, so this also sees the loss of 8 bits. */
