@@ -97,7 +97,7 @@ def test_a_lost_disk_costs_nothing_that_was_counted_before_the_backup(tmp_path):
     with support.serving(state, *life.ECHO, environment=clock.environment) as server:
         client = half_done(server, clock)
         said = backup(tmp_path / "backups", state).stdout
-        assert re.match(r"generation 1: 1 batch \(1 not ended\), 4 files, ", said), said
+        assert re.match(r"generation 1: 1 batch \(1 not ended\), 5 files, ", said), said
         server.kill()
     shutil.rmtree(state)
     said = restore(tmp_path / "backups", state).stdout
@@ -108,7 +108,8 @@ def test_a_lost_disk_costs_nothing_that_was_counted_before_the_backup(tmp_path):
         for path in state.rglob("*")
         if path.is_file()}
     assert modes == {
-        "LOCK": 0o600, "audit": 0o600, "meta": 0o600, "file": 0o400, "lines": 0o600, "seg": 0o600}
+        "LOCK": 0o600, "audit": 0o600, "computed_by": 0o600, "meta": 0o600, "file": 0o400,
+        "lines": 0o600, "seg": 0o600}
     go_on(client, state, clock, 150)
 
 
@@ -460,10 +461,11 @@ def test_a_backup_copies_what_is_new_and_keeps_so_many_generations(tmp_path):
         after = objects(folder)
         generations = sorted(path.name for path in (folder / "manifests").iterdir())
         assert generations == ["00000003", "00000004"]
-        # The input is the object of the first generation; the log is gone with the last one that
-        # named it.
-        shared = set(before) & set(after)
-        assert len(shared) == 1 and next(iter(shared)).startswith("files/"), shared
+        # The input and the notes are the objects of the first generation; the log is gone with the
+        # last one that named it.
+        shared = sorted(set(before) & set(after))
+        assert shared == ["computed_by.jsonl.1", *shared[1:]] and len(shared) == 2, shared
+        assert shared[1].startswith("files/"), shared
         check(folder)
         assert server.stop() == 0
     restore(folder, tmp_path / "old", "--generation", "3")
