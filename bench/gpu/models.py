@@ -2,7 +2,7 @@
 """Model folders of real shapes with random weights: a config, and a vocabulary that nobody trained.
 The weights are made up by whoever loads the folder (--load-format dummy), so a folder of an 8B
 model is made in a second. A GGUF file has weights: 100,003 random blocks, repeated."""
-import itertools, json, math, os, struct
+import array, itertools, json, math, os, struct
 
 COMMON = dict(torch_dtype="bfloat16",
               bos_token_id=1,
@@ -245,15 +245,21 @@ def make_folder(folder, name):
 
 # GGUF
 
-F32, Q4_K, Q6_K = 0, 12, 14
-BLOCK = {Q4_K: 144, Q6_K: 210}  # bytes of 256 weights
+F32, Q8_0, Q4_K, Q6_K, MXFP4 = 0, 8, 12, 14, 39
+BLOCK = {Q8_0: 34, Q4_K: 144, Q6_K: 210, MXFP4: 17}  # bytes of a block
+VALUES = {Q8_0: 32, Q4_K: 256, Q6_K: 256, MXFP4: 32}  # weights of a block
 PATTERN_BLOCKS = 100003  # a prime, so that rows of a matrix differ
 
 
 def block(kind, deviation):
-    """256 random weights of about this deviation. Q4_K: d and dmin (fp16), 12 bytes of scales and
-    minima, 128 of 4-bit codes: the minimum is half of the range. Q6_K: 4-bit and 2-bit parts of
-    codes, 16 scales of one byte, d."""
+    """A block of random weights of about this deviation. Q4_K: d and dmin (fp16), 12 bytes of
+    scales and minima, 128 of 4-bit codes: the minimum is half of the range. Q6_K: 4-bit and 2-bit
+    parts of codes, 16 scales of one byte, d. Q8_0: d, 32 codes. MXFP4: the exponent of a scale, 32
+    codes, which deviate by 2.8 in halves of a scale."""
+    if kind == Q8_0:
+        return struct.pack("<e", deviation / 74) + os.urandom(32)
+    if kind == MXFP4:
+        return bytes([127 + round(math.log2(deviation / 2.8))]) + os.urandom(16)
     if kind == Q4_K:
         unit = deviation / (32 * 4.6)  # a scale is 32 on average, a code deviates by 4.6
         return struct.pack("<ee", unit, 7.5 * unit) + os.urandom(140)
@@ -317,9 +323,46 @@ def rope_factors(config):
         yield 1 / ((1 - smooth) / scaling["factor"] + smooth)
 
 
+def tokens_of(count, pre):
+    """A vocabulary of `count` words; the last one ends an answer."""
+    end = count - 1
+    return [
+        pair("tokenizer.ggml.model", "gpt2"),
+        pair("tokenizer.ggml.pre", pre),
+        pair("tokenizer.ggml.tokens",
+             vocabulary(end) + ["<|end|>"]),
+        pair("tokenizer.ggml.token_type", [1] * end + [3]),
+        pair("tokenizer.ggml.merges", ["a b"]),
+        pair("tokenizer.ggml.bos_token_id", end),
+        pair("tokenizer.ggml.eos_token_id", end)]
+
+
+def write_gguf(path, pairs, tensors):
+    """Writes (name, type, axes, numbers) as fast as the disk takes them: `numbers` fill a tensor of
+    F32, over and over; others are random, of a deviation of 0.02."""
+    at, head = 0, b""
+    sizes = [
+        4 * math.prod(axes) if kind == F32 else math.prod(axes) // VALUES[kind] * BLOCK[kind]
+        for _, kind, axes, _ in tensors]
+    for (tensor, kind, axes, _), size in zip(tensors, sizes):
+        head += text(tensor) + struct.pack(f"<I{len(axes)}QIQ", len(axes), *axes, kind, at)
+        at += size + -size % 32
+    start = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(pairs)) + b"".join(pairs) + head
+    patterns = {kind: pattern(kind, 0.02) for kind in {tensor[1] for tensor in tensors} - {F32}}
+    with open(path, "wb") as out:
+        out.write(start + bytes(-len(start) % 32))
+        for (_, kind, _, numbers), size in zip(tensors, sizes):
+            filled = array.array("f", numbers).tobytes() if kind == F32 else patterns[kind]
+            left = size
+            while left > 0:
+                left -= out.write(memoryview(filled)[:left])
+            out.write(bytes(-size % 32))
+    return path
+
+
 def make_q4_k_m(path, name):
-    """A Llama as a GGUF file in the mix of Q4_K_M: 4.9 GB for 8B, as fast as the disk takes it."""
-    config, end = CONFIGS[name], CONFIGS[name]["vocab_size"] - 1
+    """A Llama as a GGUF file in the mix of Q4_K_M: 4.9 GB for 8B."""
+    config = CONFIGS[name]
     pairs = [
         pair("general.architecture", "llama"),
         pair("general.name", name),
@@ -332,31 +375,8 @@ def make_q4_k_m(path, name):
         pair("llama.rope.dimension_count", config["head_dim"]),
         pair("llama.rope.freq_base", config["rope_theta"]),
         pair("llama.attention.layer_norm_rms_epsilon", config["rms_norm_eps"]),
-        pair("tokenizer.ggml.model", "gpt2"),
-        pair("tokenizer.ggml.pre", "llama-bpe"),
-        pair("tokenizer.ggml.tokens",
-             vocabulary(end) + ["<|end|>"]),
-        pair("tokenizer.ggml.token_type", [1] * end + [3]),
-        pair("tokenizer.ggml.merges", ["a b"]),
-        pair("tokenizer.ggml.bos_token_id", end),
-        pair("tokenizer.ggml.eos_token_id", end)]
-    tensors, at, head = list(llama_tensors(config)), 0, b""
-    sizes = [
-        4 * axes[0] if kind == F32 else axes[0] * axes[1] // 256 * BLOCK[kind]
-        for _, kind, axes in tensors]
-    for (tensor, kind, axes), size in zip(tensors, sizes):
-        head += text(tensor) + struct.pack(f"<I{len(axes)}QIQ", len(axes), *axes, kind, at)
-        at += size + -size % 32
-    start = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(pairs)) + b"".join(pairs) + head
-    patterns = {kind: pattern(kind, 0.02) for kind in BLOCK}
-    with open(path, "wb") as out:
-        out.write(start + bytes(-len(start) % 32))
-        for (tensor, kind, axes), size in zip(tensors, sizes):
-            if kind == F32:
-                values = rope_factors(config) if tensor.startswith("rope") else [1.0] * axes[0]
-                out.write(struct.pack(f"<{axes[0]}f", *values))
-            left = 0 if kind == F32 else size
-            while left > 0:
-                left -= out.write(memoryview(patterns[kind])[:left])
-            out.write(bytes(-size % 32))
-    return path
+        *tokens_of(config["vocab_size"], "llama-bpe")]
+    return write_gguf(path, pairs,
+                      [(tensor, kind, axes,
+                        list(rope_factors(config)) if tensor.startswith("rope") else [1.0])
+                       for tensor, kind, axes in llama_tensors(config)])

@@ -70,6 +70,11 @@ const struct option engine_option_rows[] = {
      .help = "memory for the states of recurrent layers, of running sequences and of shared "
              "prefixes (default 2 GiB; on a GPU as many as sequences run)",
      .max = 1e15, .is_size = true},
+    {"weight-memory-bytes", OPTION_INTEGER, AT(weight_bytes), "N",
+     .help =
+         "memory for weights on the CPU; experts beyond it stay in the file and are read as they "
+         "are met (default: what is free)",
+     .max = 1e15, .is_size = true},
     {"enable-prefix-caching", OPTION_SWITCH, AT(prefix_caching),
      .help = "share computed prompt prefixes (default on; off: --no-enable-prefix-caching)"},
     {"result-cache-bytes", OPTION_INTEGER, AT(result_cache_bytes), "N",
@@ -326,6 +331,7 @@ static enum err fill_engine(struct engine_choice *choice, struct engine_settings
         .max_model_len = (uint32_t)choice->max_model_len,
         .kv_bytes = (uint64_t)choice->kv_bytes,
         .state_bytes = (uint64_t)choice->state_bytes,
+        .weight_bytes = (uint64_t)choice->weight_bytes,
         .no_prefix_caching = !choice->prefix_caching,
         .reference = choice->reference,
         .kernels = choice->kernels,

@@ -25,7 +25,8 @@ struct engine_choice {
     struct option_list served_names;
     struct option_list aliases; /* NAME=MODEL */
     int64_t loaded_models_max, model_stay_s;
-    int64_t threads, max_num_seqs, max_num_batched_tokens, max_model_len, kv_bytes, state_bytes;
+    int64_t threads, max_num_seqs, max_num_batched_tokens, max_model_len, kv_bytes, state_bytes,
+        weight_bytes;
     int64_t num_speculative_tokens;
     int64_t result_cache_bytes;
     bool prefix_caching;

@@ -58,7 +58,10 @@ static void show_fit(const struct model_facts *facts) {
            pull_show_bytes(facts->machine.free_bytes).text,
            pull_show_bytes(facts->machine.memory_bytes).text,
            pull_show_bytes(fit->needed_bytes).text);
-    if (!fit->is_in_memory)
+    if (fit->left_bytes > 0)
+        printf("it runs with %s of its experts in the file, which is slower\n",
+               pull_show_bytes(fit->left_bytes).text);
+    else if (!fit->is_in_memory)
         printf("it does not fit\n");
     else if (facts->is.kv_bytes_per_token == 0)
         printf("it fits\n");
@@ -152,6 +155,8 @@ static void add_inspection(struct buf *line, const struct model_facts *facts) {
     add_number(line, "memory_bytes", facts->machine.memory_bytes);
     add_number(line, "memory_free_bytes", facts->machine.free_bytes);
     add_number(line, "memory_needed_bytes", facts->fit.needed_bytes);
+    add_number(line, "memory_least_bytes", facts->fit.least_bytes);
+    add_number(line, "experts_in_file_bytes", facts->fit.left_bytes);
     buf_printf(line, ", \"fits\": %s", facts->fit.is_in_memory ? "true" : "false");
     add_number(line, "sequence_tokens", facts->fit.sequence_tokens);
     add_number(line, "sequences", facts->fit.sequences);

@@ -55,6 +55,12 @@ static void tell_model(FILE *to, const char *argument) {
     model_facts_read(&facts, &file, 0);
     if (*facts.why_not)
         tell(to, DOCTOR_WRONG, "%.100s cannot be served: %.300s", file.name, facts.why_not);
+    else if (facts.is_read && facts.fit.left_bytes > 0)
+        tell(to, DOCTOR_HINT,
+             "%.100s needs %.1f GB of memory, and %.1f GB are free: %.1f GB of its experts stay in "
+             "the file, which is slower",
+             file.name, (double)facts.fit.needed_bytes / 1e9,
+             (double)facts.machine.free_bytes / 1e9, (double)facts.fit.left_bytes / 1e9);
     else if (facts.is_read && !facts.fit.is_in_memory)
         tell(to, DOCTOR_HINT, "%.100s needs %.1f GB of memory, and %.1f GB are free", file.name,
              (double)facts.fit.needed_bytes / 1e9, (double)facts.machine.free_bytes / 1e9);

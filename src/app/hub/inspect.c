@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/inspect.h"
 
+#include "base/free_memory.h"
 #include "base/os.h"
 #include "hub/hub_internal.h"
 
@@ -60,25 +61,10 @@ void inspect_release(struct inspection *inspection) {
 
 /* --- the machine --- */
 
-/* The bytes of a line of /proc/meminfo such as "MemAvailable:   123 kB"; 0 if no line has the
- * name. */
-static uint64_t read_meminfo(const char *name) {
-    FILE *file = fopen("/proc/meminfo", "re");
-    char line[128];
-    uint64_t kilobytes = 0;
-    while (file && fgets(line, sizeof line, file)) {
-        size_t bytes = strlen(name);
-        if (strncmp(line, name, bytes) != 0 || line[bytes] != ':') continue;
-        if (sscanf(line + bytes + 1, "%" SCNu64, &kilobytes) == 1) break;
-    }
-    if (file) fclose(file);
-    return kilobytes * 1024;
-}
-
 struct machine inspect_machine(void) {
     struct machine machine = {.memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) *
                                               (uint64_t)sysconf(_SC_PAGESIZE),
-                              .free_bytes = read_meminfo("MemAvailable")};
+                              .free_bytes = free_memory_bytes()};
     return machine;
 }
 
@@ -102,5 +88,11 @@ struct fit inspect_fit(const struct inspection *inspection, const struct machine
         machine->free_bytes > fit.needed_bytes ? machine->free_bytes - fit.needed_bytes : 0;
     if (each > 0) fit.sequences = left / each;
     fit.is_in_memory = left > 0 && (each == 0 || fit.sequences > 0);
+    fit.least_bytes = fit.needed_bytes - inspection->expert_bytes;
+    if (!fit.is_in_memory && inspection->expert_bytes > 0 &&
+        machine->free_bytes > fit.least_bytes + each) {
+        fit.left_bytes = fit.needed_bytes + each - machine->free_bytes;
+        fit.sequences = 1;
+    }
     return fit;
 }

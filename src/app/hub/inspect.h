@@ -33,6 +33,8 @@ struct inspection {
     uint64_t file_bytes;
     uint64_t weight_bytes;
     uint64_t memory_bytes; /* weights as the CPU keeps them, by inspect_verdict; 0: not known */
+    /* The part of memory_bytes whose weights may stay in the file when memory is short: experts. */
+    uint64_t expert_bytes;
     uint64_t parameters;
     struct inspect_type types[INSPECT_TYPES_MAX]; /* the one with the most bytes first */
     uint32_t type_count;
@@ -70,7 +72,9 @@ struct fit {
     bool is_in_memory;        /* the weights and one sequence fit into the free memory */
     uint32_t sequence_tokens; /* the length asked for, cut to the model's context */
     uint64_t needed_bytes;    /* everything except sequences */
-    uint64_t sequences;       /* sequences of that length that fit at once into the free memory */
+    uint64_t least_bytes;     /* the same while all experts stay in the file */
+    uint64_t left_bytes; /* experts that stay in the file; 0: none, or it does not fit at all */
+    uint64_t sequences;  /* sequences of that length that fit at once into the free memory */
 };
 /* `sequence_tokens` 0: as long as the model's context. */
 struct fit inspect_fit(const struct inspection *inspection, const struct machine *machine,

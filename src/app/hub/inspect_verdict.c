@@ -48,13 +48,30 @@ static uint64_t memory_of(const struct model_config *config, const struct checkp
     return elements / 8 * form.bits + elements / form.group * numbers * sizeof(float);
 }
 
+/* True for the weights of one expert, or of all of a layer, that lie in the file as they are used.
+ * The names end in "_exps.weight" or "ffn_up.7.weight". */
+static bool may_stay(const struct checkpoint_tensor *tensor) {
+    struct str name = tensor->name;
+    if (tensor->packed || !str_ends_with(name, STR(".weight"))) return false;
+    name.bytes -= sizeof ".weight" - 1;
+    if (str_ends_with(name, STR("_exps"))) return true;
+    size_t digits = 0;
+    while (digits < name.bytes && name.at[name.bytes - 1 - digits] >= '0' &&
+           name.at[name.bytes - 1 - digits] <= '9')
+        digits++;
+    return digits > 0 && digits < name.bytes && name.at[name.bytes - 1 - digits] == '.';
+}
+
 /* The memory of the weights of a decoder. */
 static void take_memory(struct inspection *inspection, const struct checkpoint *checkpoint) {
     const bool is_tied = !checkpoint_find(checkpoint, STR("output.weight"));
-    inspection->memory_bytes = 0;
-    for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++)
-        inspection->memory_bytes +=
-            memory_of(checkpoint_config(checkpoint), checkpoint_tensor_at(checkpoint, i), is_tied);
+    inspection->memory_bytes = inspection->expert_bytes = 0;
+    for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
+        const struct checkpoint_tensor *tensor = checkpoint_tensor_at(checkpoint, i);
+        const uint64_t bytes = memory_of(checkpoint_config(checkpoint), tensor, is_tied);
+        inspection->memory_bytes += bytes;
+        if (may_stay(tensor)) inspection->expert_bytes += bytes;
+    }
 }
 
 static enum err open_templates(struct vocabulary *words, const struct checkpoint_vocab *vocab,

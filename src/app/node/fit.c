@@ -30,10 +30,10 @@ bool fit_is_too_large(const struct shelf_model *model, const struct engine_setti
                       char *ret_text, size_t text_bytes) {
     const double gib = 1 << 30;
     uint64_t memory = fit_machine_bytes();
-    if (model->needed_bytes <= memory || fit_takes_whole_card(settings)) return false;
+    if (model->least_bytes <= memory || fit_takes_whole_card(settings)) return false;
     snprintf(ret_text, text_bytes,
              "model requires more system memory (%.1f GiB) than is available (%.1f GiB)",
-             (double)model->needed_bytes / gib, (double)memory / gib);
+             (double)model->least_bytes / gib, (double)memory / gib);
     return true;
 }
 

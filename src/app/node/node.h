@@ -35,7 +35,8 @@ struct engine_settings {
     uint32_t num_speculative_tokens; /* 0: none */
     uint32_t max_model_len;
     uint64_t kv_bytes;
-    uint64_t state_bytes; /* memory for the states of recurrent layers */
+    uint64_t state_bytes;  /* memory for the states of recurrent layers */
+    uint64_t weight_bytes; /* memory for weights; experts beyond it stay in the file */
     bool no_prefix_caching;
     bool reference;
     const char *kernels; /* NULL: the best of this CPU */

@@ -101,6 +101,7 @@ static bool is_further_name(struct shelf *shelf, const struct model_choice *choi
 
 static void add(struct shelf *shelf, const json_t *object) {
     struct shelf_model model = {.needed_bytes = number_of(object, "memory_needed_bytes"),
+                                .least_bytes = number_of(object, "memory_least_bytes"),
                                 .token_bytes = number_of(object, "kv_bytes_per_token") +
                                                number_of(object, "state_bytes")};
     struct error error;

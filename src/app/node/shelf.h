@@ -19,6 +19,7 @@ struct shelf_model {
     struct model_choice choice; /* as --model would choose it */
     struct wire_ready foretold; /* for worker_engine_options; borrowed from the shelf */
     uint64_t needed_bytes;      /* memory for the weights and what an engine takes besides */
+    uint64_t least_bytes;       /* the same while all experts stay in the file */
     uint64_t token_bytes;       /* keys and values of one token; 0: it keeps none */
 };
 

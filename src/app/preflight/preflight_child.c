@@ -77,6 +77,7 @@ static void add_engine(struct arguments *arguments, const struct engine_settings
     add_integer(arguments, "--max-model-len", engine->max_model_len);
     add_integer(arguments, "--kv-cache-memory-bytes", engine->kv_bytes);
     add_integer(arguments, "--mamba-cache-memory-bytes", engine->state_bytes);
+    add_integer(arguments, "--weight-memory-bytes", engine->weight_bytes);
     if (engine->no_prefix_caching) add(arguments, "--no-enable-prefix-caching");
     if (engine->reference) add(arguments, "--reference");
     if (engine->kernels) add_text(arguments, "--kernels", engine->kernels);

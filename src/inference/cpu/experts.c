@@ -103,7 +103,10 @@ static void multiply(struct forward *forward, struct matrix *const *matrices, co
                                 .bias = biases ? biases + i * rows : NULL};
         begin = end;
     }
-    spread_matmuls(forward->options.pool, forward->options.kernels, routing->products, products);
+    for (uint32_t i = 0; i < products; i++)
+        if (routing->products[i].matrix->is_left) matrix_fetch(routing->products[i].matrix);
+    spread_matmuls(forward->options.pool, forward->options.kernels, routing->products, products,
+                   routing->room);
 }
 
 static void gate_rows(void *context, uint32_t place, uint32_t count) {

@@ -47,6 +47,9 @@ static void lay_out_experts(struct forward *forward) {
         workspace_take(space, places * workspace_expert_activation_bytes(forward->options.weights));
     routing->hidden = workspace_take(space, places * 2 * config->expert_ffn * sizeof(float));
     routing->sums = workspace_take(space, places * config->width * sizeof(float));
+    routing->room =
+        workspace_take(space, pool_threads(forward->options.pool) *
+                                  workspace_expert_tile_bytes(forward->options.weights));
 }
 
 /* The part for latent layers. */

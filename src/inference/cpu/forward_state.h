@@ -37,6 +37,7 @@ struct routing {
     unsigned char *activations; /* (rows_max · used, most bytes of an expert's matrix) */
     float *hidden;              /* (rows_max · used, 2 ffn) */
     float *sums;                /* (rows_max · used, width) what each expert leaves */
+    unsigned char *room; /* (threads) the largest tile of an expert, for those left in the file */
 };
 
 struct forward {

@@ -98,7 +98,8 @@ static void multiply_heads(struct forward *forward, struct matrix *const *matric
             .rows = forward->row_count,
             .y = y + head * each,
             .y_stride = heads * each};
-    spread_matmuls(forward->options.pool, forward->options.kernels, forward->head_products, heads);
+    spread_matmuls(forward->options.pool, forward->options.kernels, forward->head_products, heads,
+                   NULL);
 }
 
 /* ---- LATENT_Q ---- */

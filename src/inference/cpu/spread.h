@@ -26,6 +26,8 @@ void spread_rows(struct pool *pool, spread_fn work, void *context, uint32_t rows
 
 /* Runs kernels->matmul over all tiles and rows of the call. */
 void spread_matmul(struct pool *pool, const struct kernels *kernels, const struct matmul *call);
-/* The same for `count` calls whose matrices have the same sizes and forms. */
+/* The same for `count` calls whose matrices have the same sizes and forms. `room` has a tile for
+ * each thread of the pool, one behind another, if matrices may have been left in the file
+ * (matrix_leave); otherwise it is NULL. */
 void spread_matmuls(struct pool *pool, const struct kernels *kernels, const struct matmul *calls,
-                    uint32_t count);
+                    uint32_t count, unsigned char *room);

@@ -16,6 +16,10 @@ struct tile_store {
     struct pool *pool;
     bool is_encoder;
     struct tiled_cache *cache; /* NULL: no cache */
+    uint64_t bytes_max;        /* 0: no limit */
+    uint64_t other_bytes;      /* tiles of matrices of no expert */
+    uint64_t expert_bytes;     /* tiles of experts that were filled */
+    struct tile_store_left left;
 };
 
 /* ---- the choices that depend on the kernels ---- */
@@ -73,9 +77,10 @@ static enum err store_open(void *self, const struct weight_matrix *from, struct 
     enum err err = *ret_is_filled ? OK
                                   : matrix_open(ret_matrix, table_for(store, from), parts,
                                                 from->part_count, from->cols, error);
-    if (err == OK)
-        tiled_cache_add(store->cache, from->name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
-    return err;
+    if (err != OK) return err;
+    if (from->experts == 0) store->other_bytes += (*ret_matrix)->bytes;
+    tiled_cache_add(store->cache, from->name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
+    return OK;
 }
 
 /* ---- filling ---- */
@@ -126,9 +131,34 @@ static void fill_task(void *context, uint32_t task, uint32_t worker) {
     matrix_fill(job->matrix, job->parts, begin, end);
 }
 
+/* True if there is no memory for the tiles of an expert, and its rows can stay where they are. */
+static bool is_to_leave(const struct tile_store *store, const struct matrix *matrix,
+                        const struct weight_matrix *from) {
+    if (store->bytes_max == 0 || from->experts == 0 || !from->is_mapped) return false;
+    for (uint32_t i = 0; i < from->part_count; i++)
+        if (from->parts[i].row_order ||
+            type_for(store, from, &from->parts[i]) != from->parts[i].type)
+            return false;
+    return store->other_bytes + store->expert_bytes + matrix->bytes > store->bytes_max;
+}
+
+static void leave(struct tile_store *store, struct matrix *matrix,
+                  const struct weight_matrix *from) {
+    matrix_leave(matrix, from->parts);
+    store->left.tiled_bytes += matrix->bytes;
+    for (uint32_t i = 0; i < from->part_count; i++)
+        store->left.file_bytes +=
+            from->parts[i].rows * (uint64_t)tensor_type_row_bytes(from->parts[i].type, from->cols);
+}
+
 static enum err store_fill(void *self, struct matrix *matrix, const struct weight_matrix *from,
                            struct error *error) {
     struct tile_store *store = self;
+    if (is_to_leave(store, matrix, from)) {
+        leave(store, matrix, from);
+        return OK;
+    }
+    if (from->experts > 0) store->expert_bytes += matrix->bytes;
     struct matrix_part parts[PARTS_MAX];
     void *converted[PARTS_MAX] = {NULL};
     enum err err = OK;
@@ -151,7 +181,8 @@ static enum err store_fill(void *self, struct matrix *matrix, const struct weigh
 static enum err store_finish(void *self, struct error *error) {
     (void)error;
     struct tile_store *store = self;
-    tiled_cache_store(store->cache);
+    /* A copy of the tiles would need those that were not laid. */
+    if (store->left.tiled_bytes == 0) tiled_cache_store(store->cache);
     return OK;
 }
 
@@ -191,6 +222,7 @@ struct tile_store *tile_store_open(const struct tile_store_options *options) {
     store->kernels = options->kernels;
     store->pool = options->pool;
     store->is_encoder = options->config->architecture->is_encoder;
+    store->bytes_max = options->bytes_max;
     /* The reference keeps the file's own rows, so it has no tiles to save. */
     if (options->cache && options->cache->dir && !options->kernels->keeps_blocks) {
         struct tiled_key key;
@@ -204,6 +236,10 @@ void tile_store_close(struct tile_store *store) {
     if (!store) return;
     tiled_cache_close(store->cache);
     free(store);
+}
+
+struct tile_store_left tile_store_left(const struct tile_store *store) {
+    return store->left;
 }
 
 bool tile_store_is_from_cache(const struct tile_store *store) {

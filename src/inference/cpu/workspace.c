@@ -89,3 +89,14 @@ size_t workspace_expert_activation_bytes(const struct weights *weights) {
     }
     return most;
 }
+
+size_t workspace_expert_tile_bytes(const struct weights *weights) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < weights->layer_count; i++) {
+        const struct experts *experts = &weights->layers[i].experts;
+        if (experts->count == 0) continue;
+        most = most_size(most, matrix_tile_bytes(experts->gate_up[0]));
+        most = most_size(most, matrix_tile_bytes(experts->down[0]));
+    }
+    return most;
+}

@@ -32,5 +32,7 @@ void *workspace_map(size_t bytes);
 size_t workspace_activation_bytes(const struct weights *weights);
 /* The same for the matrices of experts; 0 without experts. */
 size_t workspace_expert_activation_bytes(const struct weights *weights);
-/* The same of the matrices that a head has of its own. */
+/* Bytes of the largest tile of an expert's matrix; 0 without experts. */
+size_t workspace_expert_tile_bytes(const struct weights *weights);
+/* As workspace_activation_bytes, of the matrices that a head has of its own. */
 size_t workspace_head_bytes(const struct weights *weights);

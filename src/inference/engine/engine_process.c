@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine_process.h"
 
+#include "base/free_memory.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/signals.h"
@@ -45,6 +46,9 @@ struct process {
     atomic_bool has_failed;
     bool is_draining;
 };
+
+#define KV_BYTES_USUAL ((uint64_t)1 << 30) /* the KV cache without an option, at most */
+#define OTHER_BYTES ((uint64_t)768 << 20)  /* workspace, vocabulary, masks */
 
 /* The time between two looks whether a draining engine is empty. */
 #define DRAIN_POLL_MS 20
@@ -324,6 +328,14 @@ static void name_card(const struct gpu_info *card, char *ret_text, size_t text_b
         snprintf(ret_text, text_bytes, "cuda:%u", card->index);
 }
 
+/* Experts that do not fit stay in the file. The sandbox has no /proc, so this comes before it. */
+static void limit_weights(struct wire_hello *hello) {
+    const uint64_t least = KV_BYTES_USUAL / 4, free = free_memory_bytes();
+    const uint64_t others = (hello->kv_bytes ? hello->kv_bytes : KV_BYTES_USUAL) + OTHER_BYTES;
+    if (hello->weight_bytes == 0 && free > 0)
+        hello->weight_bytes = free > others + least ? free - others : least;
+}
+
 static void send_ready(struct process *process) {
     struct wire_ready ready;
     char device[64] = "";
@@ -349,6 +361,7 @@ int engine_process_run(const struct engine_process_options *options) {
     struct wire_hello hello;
     enum err err = read_hello(&process, &hello, &error);
     if (err == OK) err = open_device(&process, &hello, &error);
+    if (err == OK) limit_weights(&hello);
     if (err == OK && options->is_sandboxed) enter_sandbox(&process, &hello);
     out_start(&process.out);
     if (err == OK) err = open_engine(&process, options, &hello, &error);

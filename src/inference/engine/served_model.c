@@ -72,6 +72,7 @@ static enum err open_model(struct served_model *model, const char *path,
         .threads = options->threads,
         .kv_bytes = options->kv_bytes,
         .state_bytes = options->state_bytes,
+        .weight_bytes_max = options->weight_bytes,
         .rows_max = options->max_num_batched_tokens,
         .sequences_max = sequences_of(options, device),
         .urgent_sequences = SERVED_URGENT_SEQS,
@@ -93,6 +94,12 @@ static enum err open_model(struct served_model *model, const char *path,
              *is.card            ? "card"
              : is.is_from_packed ? "mapped"
                                  : "packed");
+    if (is.left_file_bytes > 0)
+        log_info(
+            "event=experts_in_file bytes=%llu reason=\"the tiles of all weights need more memory "
+            "than the %llu bytes for them (--weight-memory-bytes): a step reads the experts "
+            "that it meets\"",
+            (unsigned long long)is.left_file_bytes, (unsigned long long)options->weight_bytes);
     return OK;
 }
 
@@ -202,6 +209,9 @@ static void describe(struct served_model *model, const struct model_description 
                is->type, is->layers, is->width, is->context_max, is->context_model,
                *is->card ? "GPU" : "kernels", *is->card ? is->card : is->kernels, is->threads,
                (double)is->weight_bytes / (1 << 20), (double)is->workspace_bytes / (1 << 20));
+    if (is->left_file_bytes > 0)
+        buf_printf(&text, ", experts of %.0f MiB in the file",
+                   (double)is->left_file_bytes / (1 << 20));
     if (is->generates)
         buf_printf(&text, ", KV %u blocks of %.1f KiB (%s)", is->kv_blocks,
                    (double)is->kv_bytes_per_token * BACKEND_BLOCK_TOKENS / 1024, is->kv_type);

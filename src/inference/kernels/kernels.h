@@ -85,6 +85,7 @@ struct matrix {
     struct matrix_part *parts; /* private */
     uint32_t part_count;
     bool is_borrowed; /* `memory` is the caller's, and read-only */
+    bool is_left;     /* it has no memory: its rows stay where its parts have them */
     uint32_t handle;  /* its index in gpu_program.matrices; UINT32_MAX (GPU_NONE): it is laid
                          out here */
 };
@@ -107,6 +108,18 @@ void matrix_close(struct matrix *matrix); /* NULL is allowed */
  * Different tiles may be filled at once. */
 void matrix_fill(struct matrix *matrix, const struct matrix_part *parts, uint32_t tile_begin,
                  uint32_t tile_end);
+/* Instead of matrix_fill: leaves the rows where `parts` have them, for models that are larger than
+ * memory. The blocks must outlive the matrix; no part has a row_order. A product lays one tile at a
+ * time with matrix_lay, and matrix_row is not for such a matrix. */
+void matrix_leave(struct matrix *matrix, const struct matrix_part *parts);
+/* Size of a matrix's largest tile in bytes. */
+size_t matrix_tile_bytes(const struct matrix *matrix);
+/* Lays a tile of a matrix that was left into `room`, at a multiple of 64 and of matrix_tile_bytes.
+ * ret_view: the matrix with that tile alone, for kernels->matmul over it; it is valid as long as
+ * `room` is, and is not closed. Different rooms may be used at once. */
+void matrix_lay(const struct matrix *matrix, uint32_t tile, void *room, struct matrix *ret_view);
+/* Bids the system read the rows of a matrix that was left: they are needed soon. */
+void matrix_fetch(const struct matrix *matrix);
 /* Row `row` as float32, bitwise equal to the result of quant_row_to_f32. ret_row: (cols) */
 void matrix_row(const struct matrix *matrix, uint32_t row, float *ret_row);
 

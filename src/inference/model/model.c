@@ -160,7 +160,8 @@ static struct weight_store open_store(struct model *model, const struct model_op
                                              .config = &model->config,
                                              .kernels = model->kernels,
                                              .pool = model->pool,
-                                             .cache = cache};
+                                             .cache = cache,
+                                             .bytes_max = options->weight_bytes_max};
     model->store = tile_store_open(&store);
     return tile_store_interface(model->store);
 }
@@ -305,6 +306,8 @@ static void copy_printable(char *ret_text, size_t text_bytes, struct str text) {
 }
 
 void model_describe(const struct model *model, struct model_description *ret_description) {
+    const struct tile_store_left left =
+        model->store ? tile_store_left(model->store) : (struct tile_store_left){0, 0};
     const struct model_config *config = &model->config;
     const struct backend_caps *caps = &model->backend.caps;
     struct executor_description executor = {.kv_type = NULL};
@@ -330,7 +333,8 @@ void model_describe(const struct model *model, struct model_description *ret_des
         .embeds = model->embedder != NULL,
         .generates = model_generates(model),
         .file_bytes = checkpoint_file_bytes(model->checkpoint),
-        .weight_bytes = model->weights->bytes,
+        .weight_bytes = model->weights->bytes - left.tiled_bytes,
+        .left_file_bytes = left.file_bytes,
         .is_from_packed = model->store && tile_store_is_from_cache(model->store),
         .kv_bytes_per_token = executor.kv_bytes_per_token,
         .kv_bytes = executor.kv_bytes,

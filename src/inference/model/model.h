@@ -42,6 +42,8 @@ struct model_options {
     bool dummy_weights;   /* make weights up; a folder then needs only a config.json */
     const char *packed_dir;    /* folder of packed weights (cpu/tiled_cache.h); NULL: keep none */
     uint64_t packed_bytes_max; /* largest file to write there; 0: use existing ones, write none */
+    uint64_t weight_bytes_max; /* memory for weights; experts beyond it stay in the file, on the
+                                   CPU. (default: no limit) */
     /* With an open device, which must outlive the model and serves one only; NULL: the CPU. Kernels
      * and packed weights are not used then. */
     const struct loaded_gpu *device;
@@ -75,8 +77,9 @@ struct model_description {
     uint32_t embed_tokens_max; /* tokens of one text; 0 when it does not embed */
     /* memory */
     uint64_t file_bytes;
-    uint64_t weight_bytes;
-    bool is_from_packed; /* the weights are mapped from a file of packed_dir */
+    uint64_t weight_bytes;    /* in memory */
+    uint64_t left_file_bytes; /* experts that stay in the file */
+    bool is_from_packed;      /* the weights are mapped from a file of packed_dir */
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;           /* when every block is in use */
     uint64_t state_bytes;        /* size of a sequence's state; 0: no layer is recurrent */

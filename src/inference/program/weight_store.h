@@ -22,9 +22,11 @@ struct weight_matrix {
     uint32_t cols;
     uint32_t expert;  /* its number among `experts` of one shape, which are opened in their order */
     uint32_t experts; /* 0: it is of no expert */
-    bool is_exact;    /* its products choose experts, or how fast a state forgets: small, and worth
+    bool is_mapped; /* the blocks that fill gets lie in the model's file, mapped, and stay until the
+                           checkpoint is closed */
+    bool is_exact;  /* its products choose experts, or how fast a state forgets: small, and worth
                            all bits */
-    bool is_head;     /* its products are the logits; false for an embedding that is both */
+    bool is_head;   /* its products are the logits; false for an embedding that is both */
     bool is_looked_up;  /* an embedding: its rows are read one by one */
     bool is_multiplied; /* a product reads it: true but for an embedding that no head is tied to */
 };

@@ -18,6 +18,12 @@ struct matrix_part weights_part_of(const struct checkpoint_tensor *tensor) {
                                 .rows = (uint32_t)tensor->axes[1]};
 }
 
+static bool is_mapped(const struct weights_source *source) {
+    for (uint32_t i = 0; i < source->tensor_count; i++)
+        if (source->tensors[i]->packed) return false;
+    return !source->is_turned;
+}
+
 struct weight_matrix weights_matrix_of(const struct weights_source *source) {
     assert(source->tensors[0]);
     return (struct weight_matrix){.name = source->name.text,
@@ -27,6 +33,7 @@ struct weight_matrix weights_matrix_of(const struct weights_source *source) {
                                                             : (uint32_t)source->tensors[0]->axes[0],
                                   .expert = source->experts > 0 ? source->slice : 0,
                                   .experts = source->experts,
+                                  .is_mapped = is_mapped(source),
                                   .is_exact = source->is_exact,
                                   .is_head = source->is_head,
                                   .is_looked_up = source->is_looked_up,

@@ -164,6 +164,7 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_u32(out, hello->max_model_len);
     wire_put_u64(out, hello->kv_bytes);
     wire_put_u64(out, hello->state_bytes);
+    wire_put_u64(out, hello->weight_bytes);
     wire_put_u8(out, hello->prefix_caching);
     wire_put_u8(out, hello->reference);
     put_str(out, hello->kernels);
@@ -193,6 +194,7 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.max_model_len = wire_get_u32(&cursor);
     hello.kv_bytes = wire_get_u64(&cursor);
     hello.state_bytes = wire_get_u64(&cursor);
+    hello.weight_bytes = wire_get_u64(&cursor);
     hello.prefix_caching = get_bool(&cursor);
     hello.reference = get_bool(&cursor);
     hello.kernels = get_str(&cursor);

@@ -70,7 +70,8 @@ struct wire_hello {
     uint32_t num_speculative_tokens; /* most tokens guessed per sequence and step; 0: none */
     uint32_t max_model_len;
     uint64_t kv_bytes;
-    uint64_t state_bytes; /* memory for the states of recurrent layers */
+    uint64_t state_bytes;  /* memory for the states of recurrent layers */
+    uint64_t weight_bytes; /* memory for weights; experts beyond it stay in the file */
     bool prefix_caching;
     bool reference;     /* plain C kernels, exact and slow */
     struct str kernels; /* name of a kernel table; empty: the best this CPU runs */

@@ -163,6 +163,7 @@ static struct wire_hello a_hello(void) {
                                .max_model_len = 2048,
                                .kv_bytes = 1ull << 40,
                                .state_bytes = 1ull << 39,
+                               .weight_bytes = 1ull << 38,
                                .prefix_caching = true,
                                .pooling = STR("last"),
                                .kernels = STR("avx2"),
@@ -198,7 +199,8 @@ static void a_hello_comes_back(void **state) {
     assert_true(out.threads == 3 && out.prep_threads == 2 && out.max_num_seqs == 64);
     assert_true(out.num_speculative_tokens == 6);
     assert_true(out.max_num_batched_tokens == 512 && out.max_model_len == 2048);
-    assert_true(out.kv_bytes == 1ull << 40 && out.state_bytes == 1ull << 39);
+    assert_true(out.kv_bytes == 1ull << 40 && out.state_bytes == 1ull << 39 &&
+                out.weight_bytes == 1ull << 38);
     assert_true(out.prefix_caching && !out.reference);
     assert_true(same(in.kernels, out.kernels));
     assert_true(same(in.chat_template, out.chat_template));
