@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cross-encoders and Qwen3-Reranker behind /v1/score and /v1/rerank, live and as lines of batches,
 against transformers' numbers for tiny random models (rankers/make.py)."""
-import base64, json, math, pathlib, shutil
+import base64, itertools, json, math, pathlib, random, shutil, struct
 
 import pytest
 
@@ -45,6 +45,43 @@ def test_labels_are_the_references(name):
                             strict=True):
         for got, expected in zip(labels, case["labels"], strict=True):
             assert abs(got - expected) <= 2e-3
+
+
+def test_labels_of_mpnet_are_those_of_its_hidden_state(tmp_path):
+    """Its head on the numbers of transformers for the first row. These have length 1 there; what
+    the last LayerNorm leaves has the mean 0 before its weights, which tells the length."""
+    source, folder, drawn = HERE.parent / "families/mpnet", tmp_path / "model", random.Random(4)
+    folder.mkdir()
+    config = json.loads((source / "config.json").read_text())
+    width, entries = config["hidden_size"], gguf_of.entries_of(source)
+    shapes = {"dense": (width, width), "out_proj": (2, width)}
+    head = {name: [[drawn.gauss(0, 0.3) for _ in range(cols)] for _ in range(rows)]
+            for name, (rows, cols) in shapes.items()}
+    biases = {name: [drawn.gauss(0, 0.3) for _ in range(rows)]
+              for name, (rows, _) in shapes.items()}
+    own = {f"mpnet.{name}": entry for name, entry in entries.items()}
+    for name, (rows, cols) in shapes.items():
+        own[f"classifier.{name}.weight"] = "F32", [rows, cols], struct.pack(
+            f"<{rows * cols}f", *itertools.chain(*head[name]))
+        own[f"classifier.{name}.bias"] = "F32", [rows], struct.pack(f"<{rows}f", *biases[name])
+    folders.write_safetensors(folder / "model.safetensors", own)
+    (folder / "config.json").write_text(json.dumps(config | {
+        "architectures": ["MPNetForSequenceClassification"], "id2label": {"0": "a", "1": "b"}}))
+    last = f"encoder.layer.{config['num_hidden_layers'] - 1}.output.LayerNorm."
+    weight, bias = (struct.unpack(f"<{width}f", entries[last + part][2])
+                    for part in ("weight", "bias"))
+    cases = json.loads((source / "reference.json").read_text())["cases"]
+    given = [{"ids": case["ids"], "second_first": len(case["ids"])} for case in cases]
+    for case, labels in zip(cases, labels_of(folder, given, "--reference"), strict=True):
+        length = sum(b / w for b, w in zip(bias, weight)) / sum(
+            v / w for v, w in zip(case["cls"], weight))
+        state = [length * v for v in case["cls"]]
+        for name in ("dense", "out_proj"):
+            state = [sum(a * x for a, x in zip(row, state)) + b
+                     for row, b in zip(head[name], biases[name])]
+            if name == "dense":
+                state = list(map(math.tanh, state))
+        assert max(abs(a - b) for a, b in zip(state, labels)) <= 2e-3
 
 
 @pytest.mark.parametrize("name", ["xlmr-cross", "modernbert-cross"])

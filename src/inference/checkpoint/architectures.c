@@ -178,7 +178,9 @@ static const struct architecture architectures[] = {
     {.name = "mpnet", /* a folder's only */
      .is_encoder = true,
      .has_qkv_bias = true,
-     .has_distance_bias = true},
+     .has_distance_bias = true,
+     .label_form = LABEL_FORM_TANH,
+     .pair_form = PAIR_TWO_MARKS},
     {.name = "nomic-bert", .is_encoder = true, .is_rotary_encoder = true},
     {.name = "modern-bert",
      .sees_both = true,
