@@ -150,7 +150,11 @@ static bool read_named_call(struct str text, const json_t *tools, struct call_li
         name_end++;
     struct str name = str_trim((struct str){text.at, name_end});
     size_t at = str_find(text, MISTRAL_ARGUMENTS, name_end);
-    at = at == SIZE_MAX ? name_end : at + MISTRAL_ARGUMENTS.bytes;
+    /* Behind a brace it is in a string of the arguments. */
+    if (at == SIZE_MAX || at > str_find_byte(text, '{', name_end))
+        at = name_end;
+    else
+        at += MISTRAL_ARGUMENTS.bytes;
     return utf8_is_valid(text) && call_text_arguments(name, str_skip(text, at), tools, calls);
 }
 

@@ -72,8 +72,13 @@ static bool read_call_text(const struct tool_reader *reader, struct str text,
     return false;
 }
 
+/* A name may stand before the JSON in both. */
+static bool is_of_mistral(enum tool_format format) {
+    return format == TOOL_FORMAT_MISTRAL || format == TOOL_FORMAT_NAMED;
+}
+
 static void give_id(const struct tool_reader *reader, struct tool_call *call) {
-    if (reader->format == TOOL_FORMAT_MISTRAL || reader->format == TOOL_FORMAT_NAMED)
+    if (is_of_mistral(reader->format))
         id_alnum(call->id, TOOL_CALL_ID_BYTES, "", 9);
     else
         id_hex(call->id, TOOL_CALL_ID_BYTES, "call_", 24);
@@ -229,14 +234,14 @@ static void end_call(struct tool_reader *reader, struct str text, size_t end, si
     }
 }
 
-/* Whether `end` lies in a string of a call that is JSON: an end mark there is part of the string.
- * Each byte is scanned once. */
+/* Whether `end` lies in a string of a call that is JSON: a mark there is part of the string. Each
+ * byte is scanned once. */
 static bool is_in_string(struct tool_reader *reader, struct str text, size_t end) {
     if (reader->scanned < reader->at) {
         size_t at = reader->at;
         while (at < end && is_space(text.at[at])) at++;
         reader->is_json = (at < end && (text.at[at] == '{' || text.at[at] == '[')) ||
-                          call_section_has(reader->format);
+                          is_of_mistral(reader->format) || call_section_has(reader->format);
         reader->is_in_string = reader->is_escaped = false;
         reader->scanned = reader->at;
     }
@@ -259,7 +264,7 @@ static bool read_to_end(struct tool_reader *reader, struct str text, bool is_end
     if (reader->is_bare) mark = BARE_END;
     struct str call = str_skip(text, reader->at);
     size_t end = str_find(text, mark, reader->searched);
-    while (end != SIZE_MAX && marks.end && is_in_string(reader, text, end)) {
+    while (end != SIZE_MAX && is_in_string(reader, text, end)) {
         reader->searched = end + 1;
         end = str_find(text, mark, reader->searched);
     }

@@ -135,6 +135,13 @@ static const struct row mistral[] = {
      "[TOOL_CALLS][{\"name\":\"f\",\"arguments\":{}},7]", ""},
     {"[TOOL_CALLS]f[ARGS]{\"a\":", "[TOOL_CALLS]f[ARGS]{\"a\":", ""},
     {"[TOOL_CALLS]", "[TOOL_CALLS]", ""},
+    /* A mark in a string is part of it. */
+    {"[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"x [TOOL_CALLS][more] \\\" "
+     "[TOOL_CALLS]\"}}]",
+     "", "f({\"a\": \"x [TOOL_CALLS][more] \\\" [TOOL_CALLS]\"})"},
+    {"[TOOL_CALLS]f[ARGS]{\"a\": \"[TOOL_CALLS]g[ARGS]{}\"}[TOOL_CALLS]g[ARGS]{\"b\": \"[ARGS]\"}",
+     "", "f({\"a\": \"[TOOL_CALLS]g[ARGS]{}\"});g({\"b\": \"[ARGS]\"})"},
+    {"[TOOL_CALLS]f{\"a\": \"[ARGS]{}\"}", "", "f({\"a\": \"[ARGS]{}\"})"},
     {"[TOOL_", "[TOOL_", ""},
 };
 
