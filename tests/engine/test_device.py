@@ -303,15 +303,9 @@ def test_embeddings_stay_on_the_cpu(tmp_path, device, status):
     assert done.returncode == status and "are computed on the CPU only" in done.stderr
 
 
-# The plugin's host code over kernels in plain C (test_cuda_host.py) refuses what CUDA does.
-HOST = support.plain_device().parent / "cuda/libquern-cuda-host.so"
-
-
 @pytest.mark.parametrize("family, sentence", [
     ("granitemoehybrid", "Mamba-2 layers is computed on the CPU only so far: run with --device cpu"),
-    ("gemma4_moe", "gemma4 is computed on the CPU only so far: run with --device cpu"),
-    ("deepseek_v3", "latent attention is computed on the CPU only so far: run with --device cpu"),
-    ("gemma4_e", "gemma4 is computed on the CPU only so far: run with --device cpu")])
+    ("deepseek_v3", "latent attention is computed on the CPU only so far: run with --device cpu")])
 @pytest.mark.parametrize("device, status", [("auto", 0), ("cuda", 3)])
 def test_what_a_card_does_not_know_stays_on_the_cpu(tmp_path, device, status, family, sentence):
     model = support.SHARED / "tiny_next" / family
@@ -323,6 +317,6 @@ def test_what_a_card_does_not_know_stays_on_the_cpu(tmp_path, device, status, fa
     (tmp_path / "in.jsonl").write_text(json.dumps(line) + "\n")
     done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
                          "--model", f"m={model}", "--device", device, "--device-plugin",
-                         HOST if family.startswith("gemma4") else support.plain_device())
+                         support.plain_device())
     assert done.returncode == status, done.stderr
     assert sentence in done.stderr

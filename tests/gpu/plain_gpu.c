@@ -351,7 +351,6 @@ static const struct gpu_table table = {
     .version = QUERN_VERSION,
     .kind = "plain",
     .tile_rows_heads = PLAIN_TILE_HEADS,
-    .knows_odd_layers = true,
     .split_tokens = PLAIN_SPLIT_TOKENS,
     .list = list,
     .open = open_gpu,

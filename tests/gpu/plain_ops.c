@@ -312,7 +312,7 @@ static void gate_inputs(const struct plain_pass *pass, const struct gpu_op *op) 
     for (uint32_t i = 0; i < pass->row_count; i++) {
         float *y = pass->wide + (size_t)i * op->width;
         gates[op->gate](&(struct gate){.gate = y,
-                                       .up = gpu->inputs + i * all + (size_t)op->input * op->width,
+                                       .up = gpu->inputs + i * all + (size_t)op->layer * op->width,
                                        .y = y,
                                        .width = op->width,
                                        .rows = 1});

@@ -26,7 +26,7 @@ static uint32_t pages_of(uint32_t sequence) {
 
 static uint32_t tile_rows(const struct planner *planner) {
     const struct world_traits *t = &planner->world->traits;
-    return PLAIN_TILE_HEADS / (t->heads / t->kv_heads);
+    return PLAIN_TILE_HEADS / (t->heads / world_kv_heads(t));
 }
 
 /* The common prefix as tiles over all rows behind it, in one piece or two. */

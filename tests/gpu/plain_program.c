@@ -226,8 +226,8 @@ static bool has_inputs(const struct gpu_program *program) {
 static void check_gate(const struct gpu_program *program, uint32_t index) {
     const struct gpu_op *op = &program->ops[index];
     MUST(op->gate != GATE_CLAMPED, "operation %u: a clamped gate is of experts alone", index);
-    MUST(!op->gates_inputs || (has_inputs(program) && op->input < program->input_layers),
-         "operation %u: no parts of tokens for layer %u", index, op->input);
+    MUST(!op->gates_inputs || (has_inputs(program) && op->layer < program->input_layers),
+         "operation %u: no parts of tokens for layer %u", index, op->layer);
 }
 
 static void check_op(struct gpu *gpu, uint32_t index) {

@@ -13,6 +13,9 @@ struct pass {
     const struct world_traits *traits;
     uint32_t count; /* positions */
     double *x, *h, *qkv, *y;
+    double *routed; /* (width) what the router reads; or NULL: h */
+    double *keys;   /* (count, keys and values of the first layer), with shares_keys */
+    double *inputs; /* (count, layers, input_width) */
     double *doubts; /* (count), see plain_world.h; or NULL */
 };
 
@@ -20,17 +23,14 @@ static void norm(const double *x, const float *weight, uint32_t width, double *r
     double squares = 0.0;
     for (uint32_t i = 0; i < width; i++) squares += x[i] * x[i];
     double factor = 1.0 / sqrt(squares / width + 1e-5);
-    for (uint32_t i = 0; i < width; i++) ret[i] = x[i] * factor * (double)weight[i];
+    for (uint32_t i = 0; i < width; i++)
+        ret[i] = x[i] * factor * (weight ? (double)weight[i] : 1.0);
 }
 
 static double product(const float *weights, const double *x, uint32_t count) {
     double sum = 0.0;
     for (uint32_t i = 0; i < count; i++) sum += (double)weights[i] * x[i];
     return sum;
-}
-
-static uint32_t qkv_rows(const struct world_traits *t) {
-    return ((t->has_output_gate ? 2 : 1) * t->heads + 2 * t->kv_heads) * t->head_dim;
 }
 
 static double bias_at(const float *bias, size_t at) {
@@ -47,10 +47,10 @@ static void add_half(const struct pass *pass, const double *y, const float *post
 /* Norm and rotation of one head. */
 static void turn(const struct pass *pass, const struct world_layer *layer, double *head,
                  const float *weight, uint32_t position) {
-    uint32_t dim = pass->traits->head_dim, pairs = pass->world->program.rotary_dim[0] / 2;
+    uint32_t dim = layer->head_dim, pairs = pass->world->program.rotary_dim[layer->is_local] / 2;
     double magnitude = pass->traits->magnitude > 0.0f ? (double)pass->traits->magnitude : 1.0;
     if (weight) {
-        double normed[256];
+        double normed[512];
         norm(head, weight, dim, normed);
         memcpy(head, normed, dim * sizeof *head);
     }
@@ -63,8 +63,7 @@ static void turn(const struct pass *pass, const struct world_layer *layer, doubl
     }
 }
 
-static double score_of(const struct pass *pass, const double *q, const double *k) {
-    uint32_t dim = pass->traits->head_dim;
+static double score_of(const struct pass *pass, const double *q, const double *k, uint32_t dim) {
     double score = 0.0, cap = (double)pass->traits->softcap;
     for (uint32_t i = 0; i < dim; i++) score += q[i] * k[i];
     score /= sqrt((double)dim);
@@ -75,17 +74,19 @@ static double score_of(const struct pass *pass, const double *q, const double *k
 static void attend(const struct pass *pass, const struct world_layer *layer, uint32_t position,
                    uint32_t head, double *ret) {
     const struct world_traits *t = pass->traits;
-    uint32_t dim = t->head_dim, kv = head / (t->heads / t->kv_heads);
-    size_t stride = qkv_rows(t);
+    uint32_t dim = layer->head_dim, kv = head / (t->heads / layer->kv_heads);
+    size_t stride = world_qkv_rows(t, layer), keys_stride = stride;
+    const double *keys = pass->qkv + (size_t)t->heads * dim;
+    if (layer->is_query_only) keys = pass->keys, keys_stride = (size_t)2 * layer->kv_heads * dim;
     const double *q = pass->qkv + position * stride + (size_t)head * dim;
     double total = 0.0;
     if (layer->sinks) total = exp((double)layer->sinks[head]);
     memset(ret, 0, dim * sizeof *ret);
     for (uint32_t j = 0; j <= position; j++) {
         if (layer->is_local && position - j >= t->window) continue;
-        const double *k = pass->qkv + j * stride + (size_t)(t->heads + kv) * dim;
-        const double *v = k + (size_t)t->kv_heads * dim;
-        double weight = exp(score_of(pass, q, k));
+        const double *k = keys + j * keys_stride + (size_t)kv * dim;
+        const double *v = k + (size_t)layer->kv_heads * dim;
+        double weight = exp(score_of(pass, q, k, dim));
         total += weight;
         for (uint32_t i = 0; i < dim; i++) ret[i] += weight * v[i];
     }
@@ -94,21 +95,28 @@ static void attend(const struct pass *pass, const struct world_layer *layer, uin
 
 static void run_attention(const struct pass *pass, const struct world_layer *layer) {
     const struct world_traits *t = pass->traits;
-    const uint32_t rows = qkv_rows(t), q_width = t->heads * t->head_dim;
-    const uint32_t before = q_width + 2 * t->kv_heads * t->head_dim;
+    const uint32_t dim = layer->head_dim, rows = world_qkv_rows(t, layer);
+    const uint32_t q_width = t->heads * dim, kv_width = layer->kv_heads * dim;
+    const uint32_t before = q_width + 2 * kv_width;
     for (uint32_t p = 0; p < pass->count; p++) {
         double *qkv = pass->qkv + (size_t)p * rows;
         norm(pass->x + (size_t)p * t->width, layer->attention_norm, t->width, pass->h);
         for (uint32_t i = 0; i < rows; i++)
             qkv[i] = product(layer->qkv + (size_t)i * t->width, pass->h, t->width) +
                      bias_at(layer->qkv_bias, i);
-        for (uint32_t i = 0; i < t->heads + t->kv_heads; i++)
-            turn(pass, layer, qkv + (size_t)i * t->head_dim,
-                 i < t->heads ? layer->q_norm : layer->k_norm, p);
+        for (uint32_t i = 0; i < t->heads + (layer->is_query_only ? 0 : layer->kv_heads); i++)
+            turn(pass, layer, qkv + (size_t)i * dim, i < t->heads ? layer->q_norm : layer->k_norm,
+                 p);
+        for (uint32_t i = 0; t->norms_v && !layer->is_query_only && i < layer->kv_heads; i++)
+            norm(qkv + q_width + kv_width + (size_t)i * dim, NULL, dim,
+                 qkv + q_width + kv_width + (size_t)i * dim);
+        if (pass->keys && layer == pass->world->layers)
+            memcpy(pass->keys + (size_t)p * 2 * kv_width, qkv + q_width,
+                   2 * kv_width * sizeof *qkv);
     }
     for (uint32_t p = 0; p < pass->count; p++) {
         for (uint32_t head = 0; head < t->heads; head++)
-            attend(pass, layer, p, head, pass->h + (size_t)head * t->head_dim);
+            attend(pass, layer, p, head, pass->h + (size_t)head * dim);
         for (uint32_t i = 0; t->has_output_gate && i < q_width; i++)
             pass->h[i] /= 1.0 + exp(-pass->qkv[(size_t)p * rows + before + i]);
         for (uint32_t i = 0; i < t->width; i++)
@@ -235,6 +243,19 @@ static double activated(const struct world_traits *traits, bool is_expert, doubl
            up;
 }
 
+/* y = the feed-forward of h beside the experts. */
+static void run_dense(const struct pass *pass, const struct world_layer *layer) {
+    const struct world_traits *t = pass->traits;
+    const float *up = layer->dense_gate_up + (size_t)t->ffn * t->width;
+    double inner[512];
+    for (uint32_t i = 0; i < t->ffn; i++)
+        inner[i] = activated(
+            t, false, product(layer->dense_gate_up + (size_t)i * t->width, pass->h, t->width),
+            product(up + (size_t)i * t->width, pass->h, t->width));
+    for (uint32_t i = 0; i < t->width; i++)
+        pass->y[i] = product(layer->dense_down + (size_t)i * t->ffn, inner, t->ffn);
+}
+
 /* y += weight · an expert of h, or the feed-forward of a layer without experts. */
 static void add_expert(const struct pass *pass, const struct world_layer *layer, uint32_t expert,
                        double weight) {
@@ -243,6 +264,7 @@ static void add_expert(const struct pass *pass, const struct world_layer *layer,
     const float *gate = layer->gate_up + first * t->width, *up = gate + (size_t)t->ffn * t->width;
     const float *down = layer->down + out * t->ffn;
     double inner[512];
+    if (layer->expert_scale) weight *= (double)layer->expert_scale[expert];
     for (uint32_t i = 0; i < t->ffn; i++)
         inner[i] = activated(t, layer->router != NULL,
                              product(gate + (size_t)i * t->width, pass->h, t->width) +
@@ -278,7 +300,8 @@ static void add_experts(const struct pass *pass, const struct world_layer *layer
     double scores[WORLD_EXPERTS_MAX], all = 0.0, kept = 0.0;
     uint32_t chosen[WORLD_EXPERTS_MAX];
     for (uint32_t i = 0; i < t->experts; i++) {
-        scores[i] = exp(product(layer->router + (size_t)i * t->width, pass->h, t->width) +
+        scores[i] = exp(product(layer->router + (size_t)i * t->width,
+                                layer->dense_down ? pass->routed : pass->h, t->width) +
                         bias_at(layer->router_bias, i));
         all += scores[i];
         chosen[i] = i;
@@ -370,9 +393,66 @@ static void add_sigmoid_experts(const struct pass *pass, const struct world_laye
                        scores[i] / (t->has_post ? 1.0 : sum) * (double)WORLD_ROUTE_SCALE);
 }
 
+/* y = a feed-forward and experts of a row of x, side by side. */
+static void run_both(const struct pass *pass, const struct world_layer *layer, uint32_t p) {
+    const struct world_traits *t = pass->traits;
+    const double *x = pass->x + (size_t)p * t->width;
+    double side[512];
+    norm(x, layer->ffn_norm, t->width, pass->h);
+    run_dense(pass, layer);
+    norm(pass->y, layer->post_dense, t->width, side);
+    norm(x, layer->router_norm, t->width, pass->routed);
+    norm(x, layer->experts_norm, t->width, pass->h);
+    memset(pass->y, 0, t->width * sizeof *pass->y);
+    add_experts(pass, layer, p);
+    norm(pass->y, layer->post_experts, t->width, pass->h);
+    for (uint32_t i = 0; i < t->width; i++) pass->y[i] = side[i] + pass->h[i];
+}
+
+/* The layer's part of a token, and the factor behind a layer. */
+static void run_part(const struct pass *pass, const struct world_layer *layer, uint32_t p) {
+    const struct world_traits *t = pass->traits;
+    const uint32_t width = t->input_width;
+    const size_t index = (size_t)(layer - pass->world->layers);
+    double *x = pass->x + (size_t)p * t->width, gated[512];
+    for (uint32_t i = 0; layer->input_gate && i < width; i++)
+        gated[i] =
+            activated(t, false, product(layer->input_gate + (size_t)i * t->width, x, t->width),
+                      pass->inputs[(p * WORLD_LAYERS + index) * width + i]);
+    for (uint32_t i = 0; layer->input_gate && i < t->width; i++)
+        pass->y[i] = product(layer->input_out + (size_t)i * width, gated, width);
+    if (layer->input_gate) add_half(pass, pass->y, layer->post_input, x);
+    for (uint32_t i = 0; t->x_scale > 0.0f && i < t->width; i++) x[i] *= (double)t->x_scale;
+}
+
+/* All layers' parts of a token. */
+static void make_parts(const struct pass *pass, uint32_t p, int32_t token) {
+    const struct world *world = pass->world;
+    const uint32_t width = pass->traits->input_width, all = WORLD_LAYERS * width;
+    double *parts = pass->inputs + (size_t)p * all, part[512];
+    for (uint32_t i = 0; i < all; i++)
+        parts[i] = product(world->input_projection + (size_t)i * pass->traits->width,
+                           pass->x + (size_t)p * pass->traits->width, pass->traits->width) /
+                   sqrt((double)pass->traits->width);
+    for (uint32_t first = 0; first < all; first += width) {
+        norm(parts + first, world->input_norm, width, part);
+        for (uint32_t i = 0; i < width; i++)
+            parts[first + i] =
+                ((double)world->input_table[(size_t)token * all + first + i] * sqrt(width) +
+                 part[i]) *
+                sqrt(0.5);
+    }
+}
+
 static void run_ffn(const struct pass *pass, const struct world_layer *layer) {
     const struct world_traits *t = pass->traits;
     for (uint32_t p = 0; p < pass->count; p++) {
+        if (layer->dense_down) {
+            run_both(pass, layer, p);
+            add_half(pass, pass->y, layer->post_ffn, pass->x + (size_t)p * t->width);
+            run_part(pass, layer, p);
+            continue;
+        }
         norm(pass->x + (size_t)p * t->width, layer->ffn_norm, t->width, pass->h);
         memset(pass->y, 0, t->width * sizeof *pass->y);
         if (layer->router)
@@ -381,6 +461,7 @@ static void run_ffn(const struct pass *pass, const struct world_layer *layer) {
             add_expert(pass, layer, 0, 1.0);
         if (layer->router && layer->shared_down) add_shared(pass, layer);
         add_half(pass, pass->y, layer->post_ffn, pass->x + (size_t)p * t->width);
+        run_part(pass, layer, p);
     }
 }
 
@@ -389,17 +470,22 @@ static void evaluate(const struct world *world, const int32_t *tokens, uint32_t 
                      double *ret_logits, double *ret_doubts) {
     const struct world_traits *t = &world->traits;
     const size_t state = world_channels(t) + 2 * (size_t)world_state_width(t);
-    const size_t qkv = t->recurrent && state > qkv_rows(t) ? state : qkv_rows(t);
+    const size_t most = world_qkv_most(world);
+    const size_t qkv = t->recurrent && state > most ? state : most;
     const float *head = world->head ? world->head : world->embedding;
     struct pass pass = {.world = world, .traits = t, .count = count, .doubts = ret_doubts};
     pass.x = calloc((size_t)count * t->width, sizeof(double));
     pass.h = calloc(t->width + qkv, sizeof(double));
     pass.y = calloc(t->width, sizeof(double));
     pass.qkv = calloc(count * qkv, sizeof(double));
+    pass.routed = calloc(t->width, sizeof(double));
+    pass.inputs = calloc((size_t)count * WORLD_LAYERS * t->input_width + 1, sizeof(double));
+    if (t->shares_keys) pass.keys = calloc(count * qkv, sizeof(double));
     for (uint32_t p = 0; p < count; p++)
         for (uint32_t i = 0; i < t->width; i++)
             pass.x[(size_t)p * t->width + i] =
                 (double)world->embedding[(size_t)tokens[p] * t->width + i] * (double)t->embed_scale;
+    for (uint32_t p = 0; t->input_width > 0 && p < count; p++) make_parts(&pass, p, tokens[p]);
     for (uint32_t i = 0; i < WORLD_LAYERS; i++) {
         (world->layers[i].is_recurrent ? run_state : run_attention)(&pass, &world->layers[i]);
         run_ffn(&pass, &world->layers[i]);
@@ -417,6 +503,9 @@ static void evaluate(const struct world *world, const int32_t *tokens, uint32_t 
     free(pass.h);
     free(pass.y);
     free(pass.qkv);
+    free(pass.routed);
+    free(pass.inputs);
+    free(pass.keys);
 }
 
 void world_reference(const struct world *world, const int32_t *tokens, uint32_t count,

@@ -81,8 +81,52 @@ static uint32_t taps_of(const struct world_traits *traits) {
     return traits->k_heads > 0 ? 4 : 3;
 }
 
-static uint32_t qkv_rows(const struct world_traits *t) {
-    return ((t->has_output_gate ? 2 : 1) * t->heads + 2 * t->kv_heads) * t->head_dim;
+uint32_t world_qkv_rows(const struct world_traits *traits, const struct world_layer *layer) {
+    const uint32_t q = (traits->has_output_gate ? 2 : 1) * traits->heads;
+    return (q + (layer->is_query_only ? 0 : 2 * layer->kv_heads)) * layer->head_dim;
+}
+
+uint32_t world_kv_heads(const struct world_traits *traits) {
+    const uint32_t wide = traits->wide_kv_heads;
+    return wide > 0 && wide < traits->kv_heads ? wide : traits->kv_heads;
+}
+
+uint32_t world_qkv_most(const struct world *world) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < WORLD_LAYERS; i++) {
+        const uint32_t rows = world_qkv_rows(&world->traits, &world->layers[i]);
+        if (rows > most) most = rows;
+    }
+    return most;
+}
+
+/* The sizes of a layer's heads. */
+static void size_heads(struct world *world, uint32_t index) {
+    const struct world_traits *t = &world->traits;
+    struct world_layer *layer = &world->layers[index];
+    const bool is_wide = t->wide_dim > 0 && !layer->is_local;
+    layer->head_dim = is_wide ? t->wide_dim : t->head_dim;
+    layer->kv_heads = is_wide ? t->wide_kv_heads : t->kv_heads;
+    layer->is_query_only = t->shares_keys && index == WORLD_LAYERS - 1;
+}
+
+/* What only some layers have. */
+static void make_odd(struct world *world, struct world_layer *layer) {
+    const struct world_traits *t = &world->traits;
+    const uint32_t width = t->width;
+    if (t->input_width > 0) {
+        layer->input_gate = random_matrix(world, t->input_width, width);
+        layer->input_out = random_matrix(world, width, t->input_width);
+        layer->post_input = random_values(world, width, 1.0, 0.3, false);
+    }
+    if (!t->has_both || !layer->router) return;
+    layer->dense_gate_up = random_matrix(world, 2 * t->ffn, width);
+    layer->dense_down = random_matrix(world, width, t->ffn);
+    layer->post_dense = random_values(world, width, 1.0, 0.3, false);
+    layer->router_norm = random_values(world, width, 1.0, 0.3, false);
+    layer->experts_norm = random_values(world, width, 1.0, 0.3, false);
+    layer->post_experts = random_values(world, width, 1.0, 0.3, false);
+    layer->expert_scale = random_values(world, t->experts, 1.0, 0.3, false);
 }
 
 /* Rows of a recurrent layer's first product. */
@@ -106,7 +150,7 @@ static void make_state(struct world *world, struct world_layer *layer) {
 
 static void make_layer(struct world *world, struct world_layer *layer) {
     const struct world_traits *t = &world->traits;
-    const uint32_t q_width = t->heads * t->head_dim, qkv = qkv_rows(t);
+    const uint32_t q_width = t->heads * layer->head_dim, qkv = world_qkv_rows(t, layer);
     layer->attention_norm = random_values(world, t->width, 1.0, 0.3, false);
     layer->ffn_norm = random_values(world, t->width, 1.0, 0.3, false);
     if (layer->is_recurrent) {
@@ -131,13 +175,25 @@ static void make_layer(struct world *world, struct world_layer *layer) {
     }
     if (t->has_bias) layer->qkv_bias = random_values(world, qkv, 0.0, 0.5, false);
     if (t->has_head_norms) {
-        layer->q_norm = random_values(world, t->head_dim, 1.0, 0.3, false);
-        layer->k_norm = random_values(world, t->head_dim, 1.0, 0.3, false);
+        layer->q_norm = random_values(world, layer->head_dim, 1.0, 0.3, false);
+        layer->k_norm = random_values(world, layer->head_dim, 1.0, 0.3, false);
     }
     if (t->has_post) {
         layer->post_attention = random_values(world, t->width, 1.0, 0.3, false);
         layer->post_ffn = random_values(world, t->width, 1.0, 0.3, false);
     }
+    make_odd(world, layer);
+}
+
+static void make_inputs(struct world *world) {
+    const struct world_traits *t = &world->traits;
+    const uint32_t all = WORLD_LAYERS * t->input_width;
+    if (all == 0) return;
+    world->input_table =
+        random_values(world, (size_t)world->vocab_rows * all, 0.0,
+                      1.0 / sqrt((double)t->input_width), world->traits.form != GPU_F32);
+    world->input_projection = random_matrix(world, all, t->width);
+    world->input_norm = random_values(world, t->input_width, 1.0, 0.3, false);
 }
 
 /* Sequences 0..2 have their first tokens and pages in common. All pages of the cache are used, in
@@ -168,7 +224,8 @@ static void make_sequences(struct world *world) {
 
 static struct gpu_op *append(struct world *world, enum op_kind kind) {
     struct gpu_op *op = &world->ops[world->program.op_count++];
-    *op = (struct gpu_op){.kind = kind, .matrix = GPU_NONE, .next = GPU_NONE};
+    *op =
+        (struct gpu_op){.kind = kind, .layer = world->layer, .matrix = GPU_NONE, .next = GPU_NONE};
     return op;
 }
 
@@ -180,6 +237,7 @@ static uint32_t add_matrix(struct world *world, const float *values, uint32_t ro
     return index;
 }
 
+/* The first norm of a layer: `is_first`, nothing came before it. */
 static void append_norm(struct world *world, const float *weight, uint32_t next, const float *post,
                         bool is_first) {
     struct gpu_op *op = append(world, OP_NORM);
@@ -198,8 +256,11 @@ static void append_matmul(struct world *world, uint32_t matrix, enum op_to to, c
 
 static void append_gated(struct world *world, const struct world_layer *layer) {
     const struct world_traits *t = &world->traits;
-    const uint32_t gate_up = add_matrix(world, layer->gate_up, 2 * t->ffn, t->width);
-    const uint32_t down = add_matrix(world, layer->down, t->width, t->ffn);
+    const bool is_beside = layer->dense_down != NULL;
+    const uint32_t gate_up =
+        add_matrix(world, is_beside ? layer->dense_gate_up : layer->gate_up, 2 * t->ffn, t->width);
+    const uint32_t down =
+        add_matrix(world, is_beside ? layer->dense_down : layer->down, t->width, t->ffn);
     append_norm(world, layer->ffn_norm, gate_up, layer->post_attention, false);
     append_matmul(world, gate_up, TO_WIDE, NULL);
     struct gpu_op *gate = append(world, OP_GATE);
@@ -238,6 +299,13 @@ static void append_shared(struct world *world, const struct world_layer *layer, 
     append(world, OP_PREPARE)->next = router;
 }
 
+/* The feed-forward beside experts, and the norm of the router. */
+static void append_beside(struct world *world, const struct world_layer *layer, uint32_t router) {
+    append_gated(world, layer);
+    append(world, OP_ASIDE)->weight = layer->post_dense;
+    append_norm(world, layer->router_norm, router, NULL, true);
+}
+
 static void append_experts(struct world *world, const struct world_layer *layer) {
     const struct world_traits *t = &world->traits;
     const uint32_t router = add_exact(world, layer->router, t->experts);
@@ -259,22 +327,28 @@ static void append_experts(struct world *world, const struct world_layer *layer)
         .groups_used = t->groups_used,
         .scale = t->groups > 0 ? WORLD_ROUTE_SCALE : 0,
         .choice_bias = layer->choice_bias,
+        .expert_scale = layer->expert_scale,
         .has_shared = layer->shared_down != NULL,
         .shared_is_scaled = layer->shared_scale != NULL};
     if (t->form == GPU_BLOCKS)
         world->matrices[experts.gate_up].grouping = world->matrices[experts.down].grouping =
             GROUPED_ZEROS;
-    append_norm(world, layer->ffn_norm, factor != GPU_NONE ? factor : router, layer->post_attention,
-                false);
+    if (layer->dense_down)
+        append_beside(world, layer, router);
+    else
+        append_norm(world, layer->ffn_norm, factor != GPU_NONE ? factor : router,
+                    layer->post_attention, false);
     if (layer->shared_down) append_shared(world, layer, factor, router);
     append_matmul(world, router, TO_WIDE, layer->router_bias);
     struct gpu_op *route = append(world, OP_ROUTE);
-    route->next = experts.gate_up;
+    route->next = layer->dense_down ? GPU_NONE : experts.gate_up;
     route->experts = experts;
+    if (layer->dense_down) append_norm(world, layer->experts_norm, experts.gate_up, NULL, true);
     struct gpu_op *sum = append(world, OP_EXPERTS);
     sum->gate = gate_of(t);
     sum->experts = experts;
     sum->to = TO_H;
+    if (layer->dense_down) append(world, OP_JOIN)->weight = layer->post_experts;
 }
 
 static void append_keep(struct world *world, uint32_t index, uint32_t wide, uint32_t attended) {
@@ -296,6 +370,15 @@ static struct gpu_op *append_recurrent(struct world *world, enum op_kind kind,
     return op;
 }
 
+/* The first norm of a layer, or the one behind the last. */
+static void append_layer_norm(struct world *world, uint32_t index, const float *weight,
+                              uint32_t next) {
+    const struct world_layer *before = index > 0 ? &world->layers[index - 1] : NULL;
+    const float *post = !before ? NULL : before->post_input ? before->post_input : before->post_ffn;
+    append_norm(world, weight, next, post, index == 0);
+    if (before) world->ops[world->program.op_count - 1].x_scale = world->traits.x_scale;
+}
+
 /* The mixer of a layer with a state. */
 static void append_state(struct world *world, uint32_t index) {
     const struct world_traits *t = &world->traits;
@@ -305,8 +388,7 @@ static void append_state(struct world *world, uint32_t index) {
     const uint32_t output = add_matrix(world, layer->output, t->width, width);
     const uint32_t rates =
         t->k_heads > 0 ? add_matrix(world, layer->rates, 2 * t->v_heads, t->width) : in;
-    append_norm(world, layer->attention_norm, rates,
-                index ? world->layers[index - 1].post_ffn : NULL, index == 0);
+    append_layer_norm(world, index, layer->attention_norm, rates);
     if (t->k_heads > 0) {
         if (t->form != GPU_F32) world->matrices[rates].form = GPU_BF16;
         append_matmul(world, rates, TO_NARROW, NULL);
@@ -330,23 +412,28 @@ static void append_state(struct world *world, uint32_t index) {
 static void append_attention(struct world *world, uint32_t index) {
     const struct world_traits *t = &world->traits;
     const struct world_layer *layer = &world->layers[index];
-    const uint32_t q_width = t->heads * t->head_dim;
-    uint32_t qkv = add_matrix(world, layer->qkv, qkv_rows(t), t->width);
+    const uint32_t q_width = t->heads * layer->head_dim, rows = world_qkv_rows(t, layer);
+    uint32_t qkv = add_matrix(world, layer->qkv, rows, t->width);
     uint32_t output = add_matrix(world, layer->output, t->width, q_width);
-    append_norm(world, layer->attention_norm, qkv, index ? world->layers[index - 1].post_ffn : NULL,
-                index == 0);
+    append_layer_norm(world, index, layer->attention_norm, qkv);
     append_matmul(world, qkv, TO_WIDE, layer->qkv_bias);
     struct gpu_op *heads = append(world, OP_HEADS);
     heads->q_norm = layer->q_norm;
     heads->k_norm = layer->k_norm;
     heads->rope = heads->kv_group = layer->is_local;
-    heads->kv_place = world->limits.group_count == 2 ? index / 2 : index;
-    append_keep(world, index, qkv_rows(t), 0);
+    heads->kv_place = layer->is_query_only ? 0 : world->limits.group_count == 2 ? index / 2 : index;
+    heads->head_dim = layer->head_dim;
+    heads->kv_heads = layer->kv_heads;
+    heads->norms_v = t->norms_v;
+    heads->is_query_only = layer->is_query_only;
+    append_keep(world, index, rows, 0);
     struct gpu_op *attention = append(world, OP_ATTENTION);
     attention->kv_group = heads->kv_group;
     attention->kv_place = heads->kv_place;
+    attention->head_dim = layer->head_dim;
+    attention->kv_heads = layer->kv_heads;
     attention->window = layer->is_local ? t->window : 0;
-    attention->scale = 1.0f / sqrtf((float)t->head_dim);
+    attention->scale = 1.0f / sqrtf((float)layer->head_dim);
     attention->softcap = t->softcap;
     attention->sinks = layer->sinks;
     attention->is_gated = t->has_output_gate;
@@ -354,10 +441,47 @@ static void append_attention(struct world *world, uint32_t index) {
     append_matmul(world, output, TO_H, layer->output_bias);
 }
 
+/* All layers' parts of the tokens. */
+static void append_inputs(struct world *world, struct gpu_op *embed) {
+    const struct world_traits *t = &world->traits;
+    const uint32_t all = WORLD_LAYERS * t->input_width;
+    if (all == 0) return;
+    const uint32_t table = add_matrix(world, world->input_table, world->vocab_rows, all);
+    const uint32_t projection = add_matrix(world, world->input_projection, all, t->width);
+    if (t->form != GPU_F32) world->matrices[table].form = GPU_BF16;
+    embed->next = projection;
+    append_matmul(world, projection, TO_INPUTS, NULL);
+    struct gpu_op *inputs = append(world, OP_INPUTS);
+    inputs->matrix = table;
+    inputs->weight = world->input_norm;
+    inputs->width = t->input_width;
+    inputs->scale = sqrtf((float)t->input_width);
+    world->program.input_width = t->input_width;
+    world->program.input_layers = WORLD_LAYERS;
+}
+
+/* The layer's part of the token, times a gate of the residual stream. */
+static void append_part(struct world *world, const struct world_layer *layer) {
+    const struct world_traits *t = &world->traits;
+    if (!layer->input_gate) return;
+    const uint32_t in = add_matrix(world, layer->input_gate, t->input_width, t->width);
+    const uint32_t out = add_matrix(world, layer->input_out, t->width, t->input_width);
+    append_norm(world, NULL, in, layer->post_ffn, false);
+    append_matmul(world, in, TO_WIDE, NULL);
+    struct gpu_op *gate = append(world, OP_GATE);
+    gate->gate = gate_of(t);
+    gate->width = t->input_width;
+    gate->gates_inputs = true;
+    gate->next = out;
+    append_matmul(world, out, TO_H, NULL);
+}
+
 static void append_layer(struct world *world, uint32_t index) {
     const struct world_layer *layer = &world->layers[index];
+    world->layer = index;
     (layer->is_recurrent ? append_state : append_attention)(world, index);
     (layer->router ? append_experts : append_gated)(world, layer);
+    append_part(world, layer);
 }
 
 static struct gpu_recurrent_sizes sizes_of(const struct world *world) {
@@ -385,8 +509,9 @@ static void make_program(struct world *world) {
     struct gpu_op *embed = append(world, OP_EMBED);
     embed->matrix = embedding;
     embed->scale = t->embed_scale;
+    append_inputs(world, embed);
     for (uint32_t i = 0; i < WORLD_LAYERS; i++) append_layer(world, i);
-    append_norm(world, world->output_norm, head, world->layers[WORLD_LAYERS - 1].post_ffn, false);
+    append_layer_norm(world, WORLD_LAYERS, world->output_norm, head);
     struct gpu_op *logits = append(world, OP_LOGITS);
     logits->matrix = head;
     logits->softcap = t->logit_softcap;
@@ -395,8 +520,12 @@ static void make_program(struct world *world) {
     world->program.width = t->width;
     world->program.ffn = t->ffn;
     world->program.heads = t->heads;
-    world->program.kv_heads = t->kv_heads;
-    world->program.head_dim = t->head_dim;
+    world->program.kv_heads = world_kv_heads(t);
+    world->program.head_dim = t->wide_dim > t->head_dim ? t->wide_dim : t->head_dim;
+    for (uint32_t i = 0; i < WORLD_LAYERS; i++) {
+        const uint32_t kv_width = world->layers[i].kv_heads * world->layers[i].head_dim;
+        if (kv_width > world->program.kv_width) world->program.kv_width = kv_width;
+    }
     world->program.vocab_rows = world->vocab_rows;
     world->program.vocab = world->vocab;
     world->program.eps = 1e-5f;
@@ -409,8 +538,9 @@ static void make_program(struct world *world) {
 
 void world_make(struct world *ret_world, const struct world_traits *traits, uint64_t seed) {
     struct world *world = ret_world;
-    const uint32_t rotary = traits->rotary > 0 ? traits->rotary : traits->head_dim;
-    uint32_t pairs = rotary / 2, groups = traits->window > 0 ? 2 : 1;
+    const uint32_t local = traits->rotary > 0 ? traits->rotary : traits->head_dim;
+    const uint32_t rotary[2] = {traits->wide_dim > 0 ? traits->wide_dim : local, local};
+    const uint32_t groups = traits->window > 0 ? 2 : 1;
     *world = (struct world){.traits = *traits,
                             .rng = {seed},
                             .vocab = 50,
@@ -436,6 +566,7 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
                             .state_places = traits->recurrent ? WORLD_STATES : 0,
                             .state_form = traits->state_form};
     for (uint32_t t = 0; t < 2; t++) {
+        const uint32_t pairs = rotary[t] / 2;
         world->frequencies[t] = take(world, pairs * sizeof(float));
         for (uint32_t i = 0; i < pairs; i++)
             world->frequencies[t][i] = powf(t ? 100.0f : 10000.0f, -(float)i / (float)pairs);
@@ -443,13 +574,16 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
     for (uint32_t i = 0; i < WORLD_LAYERS; i++) {
         world->layers[i].is_local = groups == 2 && i % 2 == !traits->is_local_last;
         world->layers[i].is_recurrent = traits->recurrent >> i & 1;
+        size_heads(world, i);
         make_layer(world, &world->layers[i]);
     }
     world->embedding = random_values(world, (size_t)world->vocab_rows * traits->width, 0.0, 1.0,
                                      traits->form == GPU_BF16);
     if (traits->has_head) world->head = random_matrix(world, world->vocab_rows, traits->width);
+    make_inputs(world);
     world->output_norm = random_values(world, traits->width, 1.0, 0.3, false);
-    world->program.rotary_dim[0] = world->program.rotary_dim[1] = rotary;
+    world->program.rotary_dim[0] = rotary[0];
+    world->program.rotary_dim[1] = rotary[1];
     make_program(world);
     make_sequences(world);
 }

@@ -54,6 +54,13 @@ struct world_traits {
     bool shared_is_scaled;
     uint32_t groups, groups_used; /* groups of experts with sigmoids, a bias and a factor; 1: as
                                      if there were none; 0: a softmax */
+    /* Layers that differ, as those of Gemma 4. */
+    uint32_t wide_dim, wide_kv_heads; /* heads of layers without a window; 0: as the others' */
+    bool norms_v;
+    bool shares_keys;     /* the last layer reads the keys of the first one: both have no window */
+    uint32_t input_width; /* a part of a token for each layer; 0: none. With has_post */
+    float x_scale;        /* behind each layer; 0: none. With has_post */
+    bool has_both;        /* experts beside a feed-forward, their weights times factors; likewise */
 };
 
 /* A softmax over all experts: each row has all of them. */
@@ -74,8 +81,18 @@ struct world_layer {
     /* With a state; its first product is `qkv`, and the vectors behind conv are NULL without a
      * matrix. */
     float *rates, *conv, *decay, *step_bias, *state_norm;
-    bool is_local, is_recurrent;
+    float *input_gate, *input_out, *post_input;     /* with a part of a token */
+    float *dense_gate_up, *dense_down, *post_dense; /* beside experts */
+    float *router_norm, *experts_norm, *post_experts, *expert_scale;
+    uint32_t head_dim, kv_heads;
+    bool is_local, is_recurrent, is_query_only;
 };
+/* Rows of a layer's product of q, k and v. */
+uint32_t world_qkv_rows(const struct world_traits *traits, const struct world_layer *layer);
+/* The fewest KV heads of a layer, and the most of those rows. */
+uint32_t world_kv_heads(const struct world_traits *traits);
+struct world;
+uint32_t world_qkv_most(const struct world *world);
 
 struct world_sequence {
     int32_t tokens[WORLD_CONTEXT];
@@ -88,11 +105,13 @@ struct world {
     struct rng rng;
     struct world_layer layers[WORLD_LAYERS];
     float *embedding, *head, *output_norm, *frequencies[2];
+    float *input_table, *input_projection, *input_norm; /* or NULL */
     uint32_t vocab, vocab_rows;
     struct world_sequence sequences[WORLD_SEQUENCES];
-    struct gpu_matrix matrices[2 + 9 * WORLD_LAYERS];
-    const float *values[2 + 9 * WORLD_LAYERS]; /* values in the matrices */
-    struct gpu_op ops[4 + 19 * WORLD_LAYERS];
+    struct gpu_matrix matrices[4 + 9 * WORLD_LAYERS];
+    const float *values[4 + 9 * WORLD_LAYERS]; /* values in the matrices */
+    struct gpu_op ops[6 + 19 * WORLD_LAYERS];
+    uint32_t layer;                     /* that the next operation is of */
     uint32_t state_at[WORLD_SEQUENCES]; /* position behind the state in a sequence's own place */
     struct gpu_program program;
     struct gpu_limits limits;

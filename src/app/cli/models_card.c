@@ -36,6 +36,7 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
     const bool has_blocks = card_fit_has_blocks(checkpoint);
     for (size_t i = 0; i < MODELS_CARD_FORMS; i++) {
         if (forms[i].weights == GPU_BLOCKS && !has_blocks) continue;
+        if (!card_fit_has_kernels(options.config, forms[i].kv)) continue;
         options.weights = forms[i].weights;
         options.kv = forms[i].kv;
         card->forms[card->form_count++] = (struct models_card_form){

@@ -323,8 +323,6 @@ uint32_t config_kv_width(const struct model_config *config, uint32_t layer);
 uint32_t config_rope_width(const struct model_config *config, uint32_t rope);
 /* True when layers differ in their sizes. */
 bool config_layers_differ(const struct model_config *config);
-/* True for a decoder whose layers only the CPU computes so far, experts apart. */
-bool config_has_odd_layers(const struct model_config *config);
 /* True when a layer has experts beside a gated feed-forward. */
 bool config_has_both(const struct model_config *config);
 /* True when a layer has a gated feed-forward, or experts. */
@@ -369,8 +367,6 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer);
 bool config_has_local_rope(const struct model_config *config);
 /* Why only the CPU computes such a model: a noun, or NULL when GPUs do as well. */
 const char *config_cpu_only(const struct model_config *config);
-/* The same for a GPU that perhaps knows odd layers (config_has_odd_layers). */
-const char *config_cpu_only_of(const struct model_config *config, bool knows_odd_layers);
 /* Elements of a head that are rotated: even. */
 uint32_t config_rotary_dim(const struct model_config *config);
 /* Factor of a row of the embedding. */

@@ -96,11 +96,6 @@ bool config_layers_differ(const struct model_config *config) {
     return false;
 }
 
-bool config_has_odd_layers(const struct model_config *config) {
-    return config_layers_differ(config) || config->input_width > 0 ||
-           config->architecture->has_layer_scale;
-}
-
 bool config_has_both(const struct model_config *config) {
     return config->layers > 0 && config->list[0].ffn == FFN_BOTH; /* all layers, or none */
 }
@@ -126,8 +121,7 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
     return config->list[layer].window > 0;
 }
 
-/* The same but for odd layers, which some GPUs know. */
-static const char *cpu_only_besides(const struct model_config *config) {
+const char *config_cpu_only(const struct model_config *config) {
     const struct architecture *architecture = config->architecture;
     if (config_is_recurrent(config) && architecture->recurrent == MIXER_MAMBA)
         return "a model with Mamba-2 layers";
@@ -138,14 +132,6 @@ static const char *cpu_only_besides(const struct model_config *config) {
     if (config_has_no_gate(config)) return "a feed-forward without a gate";
     if (architecture->norms_follow_turn) return "a norm behind the rotation";
     return NULL;
-}
-
-const char *config_cpu_only(const struct model_config *config) {
-    return config_has_odd_layers(config) ? config->architecture->name : cpu_only_besides(config);
-}
-
-const char *config_cpu_only_of(const struct model_config *config, bool knows_odd_layers) {
-    return knows_odd_layers ? cpu_only_besides(config) : config_cpu_only(config);
 }
 
 /* The second table of rotations is then of the layers that do not turn. */

@@ -12,8 +12,12 @@
 /* As of src/inference/gpu/cuda. */
 #define TILE_ROWS_HEADS 64u
 #define SPLIT_TOKENS 64u
+#define HEAD_DIM_SMALL 256u /* keys of larger heads are kept in bf16 only */
 
-#define LAYER_MATRICES 9u /* at most, with a state, experts and a shared one */
+#define LAYER_MATRICES                                                                             \
+    9u                    /* at most: with a state, experts and a shared one, or with experts beside
+                             a feed-forward and a part of a token */
+#define OTHER_MATRICES 4u /* embedding and head; those of parts of tokens */
 
 /* The weights of a model as shapes: matrices without rows, and vectors that are one float. */
 struct shapes {
@@ -128,7 +132,9 @@ static struct experts experts_of(struct shapes *shapes, const struct card_fit_op
                               .choice_bias = config->routing.is_sigmoid ? &shapes->vector : NULL,
                               .router_bias = bias,
                               .gate_up_bias = bias,
-                              .down_bias = bias};
+                              .down_bias = bias,
+                              .scales =
+                                  config->list[layer].ffn == FFN_BOTH ? &shapes->vector : NULL};
     experts.router =
         add_matrix(shapes, count, config->width,
                    form_of(options->weights, (struct weight_matrix){.is_exact = true}));
@@ -161,19 +167,57 @@ static struct recurrent recurrent_of(struct shapes *shapes, const struct card_fi
         .norm = vector};
 }
 
+/* The product of q, k and v. */
+static struct matrix *add_qkv(struct shapes *shapes, const struct card_fit_options *options,
+                              uint32_t layer) {
+    static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V, ROLE_Q},
+                                  qkk[] = {ROLE_Q, ROLE_K, ROLE_K, ROLE_Q};
+    const struct model_config *config = options->config;
+    const uint32_t q_width = config->heads * config_head_dim(config, layer);
+    const uint32_t kv_width = config_kv_width(config, layer); /* 0: another layer's */
+    const bool is_gated = config->architecture->has_output_gate;
+    const uint32_t gate_width = is_gated ? q_width : 0;
+    return add_product(shapes, options, layer, config->list[layer].v_is_k ? qkk : qkv,
+                       kv_width == 0 ? 1
+                       : is_gated    ? 4
+                                     : 3,
+                       q_width + 2 * kv_width + gate_width, config->width);
+}
+
+/* A layer's part of a token. */
+static void add_part(struct shapes *shapes, const struct card_fit_options *options, uint32_t layer,
+                     struct layer_weights *weights) {
+    static const enum tensor_role gate[] = {ROLE_INPUT_GATE}, out[] = {ROLE_INPUT_OUT};
+    const uint32_t part = options->config->input_width, width = options->config->width;
+    if (part == 0) return;
+    weights->input_gate = add_product(shapes, options, layer, gate, 1, part, width);
+    weights->input_out = add_product(shapes, options, layer, out, 1, width, part);
+    weights->post_input_norm = &shapes->vector;
+}
+
+/* The tables of all layers' parts. */
+static void add_inputs(struct shapes *shapes, const struct card_fit_options *options,
+                       struct program_weights *weights) {
+    static const enum tensor_role projection[] = {ROLE_INPUT_PROJECTION};
+    const struct model_config *config = options->config;
+    const uint32_t all = config->layers * config->input_width;
+    if (all == 0) return;
+    weights->input_table = add_matrix(shapes, config->vocab_rows, all, GPU_BF16);
+    weights->input_projection = add_product(shapes, options, 0, projection, 1, all, config->width);
+    weights->input_norm = &shapes->vector;
+}
+
 static struct layer_weights layer_of(struct shapes *shapes, const struct card_fit_options *options,
                                      uint32_t layer) {
     const struct model_config *config = options->config;
     const struct architecture *has = config->architecture;
-    const uint32_t q_width = config->heads * config->head_dim;
-    const uint32_t kv_width = config->kv_heads * config->head_dim;
+    const uint32_t q_width = config->heads * config_head_dim(config, layer);
     const bool is_recurrent = config_layer_is_recurrent(config, layer);
-    const uint32_t gate_width = has->has_output_gate ? q_width : 0;
-    static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V, ROLE_Q},
-                                  output[] = {ROLE_OUTPUT_PROJECTION},
+    static const enum tensor_role output[] = {ROLE_OUTPUT_PROJECTION},
                                   gate_up[] = {ROLE_GATE, ROLE_UP}, down[] = {ROLE_DOWN};
+    const uint32_t ffn = config_ffn(config, layer);
     float *vector = &shapes->vector;
-    const bool has_experts = config->list[layer].ffn == FFN_EXPERTS;
+    const bool is_both = config->list[layer].ffn == FFN_BOTH;
     struct layer_weights weights = {.attention_norm = vector,
                                     .q_norm = has->has_qk_norm ? vector : NULL,
                                     .k_norm = has->has_qk_norm ? vector : NULL,
@@ -182,21 +226,25 @@ static struct layer_weights layer_of(struct shapes *shapes, const struct card_fi
                                     .output_bias = has->has_output_bias ? vector : NULL,
                                     .post_attention_norm = has->has_post_norm ? vector : NULL,
                                     .ffn_norm = vector,
-                                    .post_ffn_norm = has->has_post_norm ? vector : NULL};
+                                    .post_ffn_norm = has->has_post_norm ? vector : NULL,
+                                    .router_norm = is_both ? vector : NULL,
+                                    .experts_norm = is_both ? vector : NULL,
+                                    .post_dense_norm = is_both ? vector : NULL,
+                                    .post_experts_norm = is_both ? vector : NULL,
+                                    .scale = has->has_layer_scale ? vector : NULL};
     if (is_recurrent)
         weights.recurrent = recurrent_of(shapes, options, layer);
     else
-        weights.qkv = add_product(shapes, options, layer, qkv, gate_width > 0 ? 4 : 3,
-                                  q_width + 2 * kv_width + gate_width, config->width);
+        weights.qkv = add_qkv(shapes, options, layer);
     weights.output = add_product(shapes, options, layer, output, 1, config->width,
                                  is_recurrent ? config_state_width(config) : q_width);
-    if (has_experts) {
+    if (config_layer_has_experts(config, layer))
         weights.experts = experts_of(shapes, options, layer);
-        return weights;
+    if (config_layer_is_gated(config, layer)) {
+        weights.gate_up = add_product(shapes, options, layer, gate_up, 2, 2 * ffn, config->width);
+        weights.down = add_product(shapes, options, layer, down, 1, config->width, ffn);
     }
-    weights.gate_up =
-        add_product(shapes, options, layer, gate_up, 2, 2 * config->ffn, config->width);
-    weights.down = add_product(shapes, options, layer, down, 1, config->width, config->ffn);
+    add_part(shapes, options, layer, &weights);
     return weights;
 }
 
@@ -205,7 +253,7 @@ static void make_program(struct program *ret_program, struct gpu_program *ret_gp
                          struct shapes *shapes, const struct card_fit_options *options,
                          const struct kv_layout *layout) {
     const struct model_config *config = options->config;
-    const uint32_t matrices = config->layers * LAYER_MATRICES + 2;
+    const uint32_t matrices = config->layers * LAYER_MATRICES + OTHER_MATRICES;
     shapes->matrices = mem_new(matrices, sizeof *shapes->matrices);
     shapes->forms = mem_new(matrices, sizeof *shapes->forms);
     shapes->layers = mem_new(config->layers, sizeof *shapes->layers);
@@ -218,6 +266,7 @@ static void make_program(struct program *ret_program, struct gpu_program *ret_gp
             ? weights.embedding
             : add_matrix(shapes, config->vocab_rows, config->width,
                          form_of(options->weights, (struct weight_matrix){.is_head = true}));
+    add_inputs(shapes, options, &weights);
     program_of(ret_program,
                &(struct program_options){.config = config, .layout = layout, .weights = weights});
     gpu_program_of(ret_gpu_program, ret_program, shapes->forms, shapes->count, config->token_count);
@@ -246,6 +295,12 @@ bool card_fit_has_blocks(const struct checkpoint *checkpoint) {
     if (!tensor || !tensor_type_is_known((enum tensor_type)tensor->type)) return false;
     return tensor_type_block_bytes((enum tensor_type)tensor->type) <
            tensor_type_block_elements((enum tensor_type)tensor->type);
+}
+
+bool card_fit_has_kernels(const struct model_config *config, enum gpu_form kv) {
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (kv != GPU_BF16 && config_head_dim(config, i) > HEAD_DIM_SMALL) return false;
+    return true;
 }
 
 struct card_fit card_fit_of(const struct card_fit_options *options) {

@@ -41,4 +41,6 @@ struct card_fit {
 /* Whether GPU_BLOCKS is a form of its own for this model: its first layer's tensors have fewer
  * than 8 bits per number. */
 bool card_fit_has_blocks(const struct checkpoint *checkpoint);
+/* Whether there are kernels for keys of that form in all layers. */
+bool card_fit_has_kernels(const struct model_config *config, enum gpu_form kv);
 struct card_fit card_fit_of(const struct card_fit_options *options);

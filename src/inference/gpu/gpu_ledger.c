@@ -64,7 +64,11 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
     if (op->kind == OP_ROUTE && experts->expert_scale) floats += experts->count;
     if (has_biases && experts->gate_up_bias) floats += program->matrices[experts->gate_up].rows;
     if (has_biases && experts->down_bias) floats += program->matrices[experts->down].rows;
-    return floats * 4 + (op->weight ? program->width * UINT64_C(2) : 0);
+    /* A norm without weights has ones, and so has an embedding that a product reads. */
+    const bool has_weights = op->kind == OP_NORM || (op->kind == OP_EMBED && op->next != GPU_NONE);
+    if (op->kind == OP_ASIDE || op->kind == OP_JOIN) floats += program->width;
+    if (op->kind == OP_INPUTS) floats += program->input_width;
+    return floats * 4 + (has_weights ? program->width * UINT64_C(2) : 0);
 }
 
 static uint64_t weight_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
@@ -143,6 +147,14 @@ static uint64_t again_bytes(const struct gpu_program *program) {
     return 0;
 }
 
+/* Parts of a token for layers, and what stands beside experts, in bf16. */
+static uint64_t side_bytes(const struct gpu_program *program) {
+    uint64_t numbers = (uint64_t)program->input_layers * program->input_width;
+    for (uint32_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == OP_ASIDE) return 2 * (numbers + program->width);
+    return 2 * numbers;
+}
+
 static uint64_t activation_bytes(const struct gpu_program *program,
                                  const struct gpu_limits *limits) {
     const uint64_t rows = row_bucket(limits->rows_max), kept = row_bucket(limits->logit_rows_max);
@@ -160,8 +172,9 @@ static uint64_t activation_bytes(const struct gpu_program *program,
                                rows * (matrix->cols + matrix->cols / GROUPED_INPUTS * UINT64_C(8)));
     }
     return (rows + kept) * program->width * 4 +
-           rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE) +
-                   product_bytes(program, TO_NARROW) + product_bytes(program, TO_INPUTS)) +
+           rows * (product_bytes(program, TO_H) +
+                   most_u64(product_bytes(program, TO_WIDE), product_bytes(program, TO_INPUTS)) +
+                   product_bytes(program, TO_NARROW) + side_bytes(program)) +
            (2 * rows + kept) * q_bytes +
            rows * (input_bytes + experts_bytes(program) + shared_bytes(program) +
                    recurrent_bytes(program) + again_bytes(program)) +
@@ -193,9 +206,10 @@ static uint64_t step_bytes(const struct gpu_program *program, const struct gpu_l
 
 uint64_t gpu_ledger_page_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
     const uint64_t slots = (uint64_t)limits->layer_places * 2 * GPU_PAGE_TOKENS;
-    uint32_t heads = program->kv_heads; /* the most of a layer */
+    uint32_t heads = gpu_kv_width(program) / program->head_dim; /* the most of a layer */
     for (uint32_t i = 0; i < program->op_count; i++)
-        if (gpu_kv_heads(program, &program->ops[i]) > heads) heads = program->ops[i].kv_heads;
+        if (program->ops[i].kind == OP_ATTENTION)
+            heads = (uint32_t)most_u64(heads, gpu_page_heads(program, &program->ops[i]));
     return slots * (gpu_kv_width(program) * form_bytes(limits->kv_form) +
                     (has_scales(limits->kv_form) ? heads * UINT64_C(2) : 0));
 }

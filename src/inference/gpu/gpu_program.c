@@ -49,6 +49,7 @@ static struct gpu_recurrent recurrent_of(const struct recurrent *from, uint32_t 
 static struct gpu_op op_of(const struct op *op, uint32_t matrix_count, uint32_t place) {
     assert(op->to != TO_X); /* a GPU's products never add */
     return (struct gpu_op){.kind = op->kind,
+                           .layer = op->layer,
                            .matrix = handle_of(op->matrix, matrix_count),
                            .next = handle_of(op->next, matrix_count),
                            .kv_heads = op->heads.kv_heads,
@@ -61,7 +62,6 @@ static struct gpu_op op_of(const struct op *op, uint32_t matrix_count, uint32_t 
                            .norms_v = op->norms_v,
                            .is_query_only = op->is_query_only,
                            .gates_inputs = op->gates_inputs,
-                           .input = op->layer,
                            .weight = op->weight,
                            .x_scale = op->x_scale ? *op->x_scale : 0,
                            .post = op->post,

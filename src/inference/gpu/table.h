@@ -48,7 +48,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 20u
+#define GPU_ABI 21u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -329,8 +329,6 @@ struct gpu_table {
     uint32_t tile_rows_heads;  /* query heads of a tile: it has tile_rows_heads / (heads / kv_heads)
                                  rows */
     uint32_t split_tokens;     /* decode items are cut at multiples of it */
-    bool knows_odd_layers;     /* layers whose heads differ, or with parts of a token of their own
-                                  (config_has_odd_layers) */
     uint64_t prefix_reads_min; /* keys times rows that the prefixes of a step must save together:
                                   fewer are read in less time than a launch takes */
 

@@ -76,6 +76,7 @@ struct gpu_recurrent {
 /* program/op.h's operation with matrices by index. Vectors are copied by prepare. */
 struct gpu_op {
     enum op_kind kind;
+    uint32_t layer;              /* from 0; of those before the first and behind the last: any */
     uint32_t matrix;             /* index into gpu_program.matrices, or GPU_NONE */
     uint32_t next;               /* likewise: the matrix that reads the result */
     uint32_t kv_heads, head_dim; /* HEADS, ATTENTION: those of the layer; 0: as the program's */
@@ -85,8 +86,7 @@ struct gpu_op {
     uint32_t attended; /* KEEP, PREPARE: width of a row of attended, or 0 */
     bool is_gated;     /* CONV, ATTENTION */
     bool norms_v, is_query_only; /* HEADS */
-    bool gates_inputs;           /* GATE: wide is the gate alone, times part `input` of inputs */
-    uint32_t input;              /* number of the layer whose part it is */
+    bool gates_inputs;   /* GATE: wide is the gate alone, times the layer's part of inputs */
     const float *weight; /* (width); NORM: NULL leaves x as it is; INPUTS: (width of a part) */
     const float *post;   /* (width) or NULL */
     float x_scale;       /* NORM: factor of x behind the sum; 0 means 1 */
@@ -148,4 +148,9 @@ static inline uint32_t gpu_head_dim(const struct gpu_program *program, const str
 /* Elements of a token's keys, or of its values, at each place of a page. */
 static inline uint32_t gpu_kv_width(const struct gpu_program *program) {
     return program->kv_width > 0 ? program->kv_width : program->kv_heads * program->head_dim;
+}
+/* Heads of the operation's size for which a page has room at each place: its KV heads are the first
+ * of them. */
+static inline uint32_t gpu_page_heads(const struct gpu_program *program, const struct gpu_op *op) {
+    return gpu_kv_width(program) / gpu_head_dim(program, op);
 }

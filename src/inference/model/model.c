@@ -178,8 +178,7 @@ static enum err open_weights(struct model *model, const struct model_options *op
 /* A device computes decoders that generate and nothing else. */
 static enum err check_device(const struct model *model, const struct model_options *options,
                              struct error *error) {
-    const bool knows_odd = options->device && options->device->table->knows_odd_layers;
-    const char *cpu_only = config_cpu_only_of(&model->config, knows_odd);
+    const char *cpu_only = config_cpu_only(&model->config);
     if (options->device && cpu_only)
         return err_set(error, ERR_UNAVAILABLE,
                        "%s is computed on the CPU only so far: run with --device cpu", cpu_only);

@@ -23,7 +23,8 @@ static struct attention_load load_of(const struct attention_load_shape *shape, s
     size_t scale_bytes = (size_t)page_count * shape->kv_heads * 64;
     int layers = std::min(4, cold_copies(2 * bytes));
     call.type = shape->type, call.kv_heads = shape->kv_heads, call.head_dim = shape->head_dim;
-    call.head_count = heads, call.scale = 1 / sqrtf((float)shape->head_dim);
+    call.page_heads = shape->kv_heads, call.head_count = heads,
+    call.scale = 1 / sqrtf((float)shape->head_dim);
     call.q_stride = call.y_stride = (size_t)heads * shape->head_dim;
     void *q = gpu_take<uint16_t>(rows * call.q_stride);
     fill_bf16(q, rows * call.q_stride, 5, 1);
@@ -48,8 +49,8 @@ static struct attention_load load_of(const struct attention_load_shape *shape, s
 }
 
 /* Cuts and sorts `items`; the merges of what was cut. */
-static std::vector<gpu_merge_item> planned(std::vector<gpu_decode_item> *items,
-                                              uint32_t kv_heads, uint32_t *ret_partials) {
+static std::vector<gpu_merge_item> planned(std::vector<gpu_decode_item> *items, uint32_t kv_heads,
+                                           uint32_t *ret_partials) {
     uint32_t room = (uint32_t)items->size() * 2 + 4 * (uint32_t)card.multiProcessorCount;
     std::vector<gpu_decode_item> cut(room);
     std::vector<gpu_merge_item> merges(items->size());

@@ -41,7 +41,7 @@ static void store(const struct attention_shape *shape, struct rng *rng, bool is_
                   uint32_t head, std::vector<uint8_t> *pool, std::vector<uint16_t> *scales,
                   float *ret) {
     uint32_t dim = shape->head_dim;
-    size_t page = slot / CUDA_PAGE_TOKENS * shape->kv_heads + head;
+    size_t page = slot / CUDA_PAGE_TOKENS * (shape->kv_heads + shape->spare_heads) + head;
     size_t at = page * CUDA_PAGE_TOKENS * dim + slot % CUDA_PAGE_TOKENS * dim;
     float deviation = is_key ? 1.0f : 0.5f + (float)rng_unit(rng);
     if (shape->type == CUDA_KV_BF16) {
@@ -66,11 +66,11 @@ static void store(const struct attention_shape *shape, struct rng *rng, bool is_
 
 static void fill_cache(struct attention_world *world, struct rng *rng, uint32_t page_count) {
     const struct attention_shape *shape = &world->shape;
-    size_t dim = shape->head_dim, heads = shape->kv_heads;
-    size_t elements = (size_t)page_count * heads * CUDA_PAGE_TOKENS * dim;
+    size_t dim = shape->head_dim, heads = shape->kv_heads, page_heads = heads + shape->spare_heads;
+    size_t elements = (size_t)page_count * page_heads * CUDA_PAGE_TOKENS * dim;
     size_t element_bytes = shape->type == CUDA_KV_BF16 ? 2 : 1;
     std::vector<uint8_t> k(elements * element_bytes, 0xff), v(k);
-    std::vector<uint16_t> scales((size_t)page_count * heads * 32, 0xffff);
+    std::vector<uint16_t> scales((size_t)page_count * page_heads * 32, 0xffff);
     std::vector<bool> is_stored((size_t)page_count * CUDA_PAGE_TOKENS);
     world->k.resize(elements), world->v.resize(elements);
     for (const std::vector<uint32_t> &slots : world->tokens)
@@ -125,6 +125,7 @@ struct attention_world attention_world_of(struct rng *rng, const struct attentio
     world.partial_ml = gpu_take<float>((size_t)partials * heads * 2);
     struct cuda_attention *call = &world.call;
     call->type = shape->type;
+    call->page_heads = shape->kv_heads + shape->spare_heads;
     call->kv_heads = shape->kv_heads, call->head_dim = shape->head_dim, call->head_count = heads;
     call->scale = 1 / sqrtf((float)shape->head_dim);
     call->softcap = shape->softcap, call->window = shape->window;
@@ -207,7 +208,7 @@ double attention_partial_error(const struct attention_world *world, uint32_t par
     size_t width = (size_t)call->head_count * call->head_dim;
     std::vector<float> o = gpu_read(call->partial_o + partial * width, width);
     std::vector<float> ml = gpu_read(call->partial_ml + (size_t)partial * call->head_count * 2,
-                                        (size_t)call->head_count * 2);
+                                     (size_t)call->head_count * 2);
     std::vector<double> want;
     double squares = 0, all = 0;
     *ret_log_error = 0;

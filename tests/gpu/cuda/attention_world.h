@@ -18,6 +18,7 @@ struct attention_shape {
     uint32_t window;
     float softcap;
     bool has_sinks;
+    uint32_t spare_heads; /* a page has room for so many heads more */
 };
 
 struct attention_row {

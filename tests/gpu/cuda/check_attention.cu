@@ -306,9 +306,10 @@ void check_attention(void) {
         for (uint32_t head_dim : head_dims)
             for (uint32_t group : groups) {
                 uint32_t window = turn % 3 == 0 ? 0 : windows[turn % COUNT_OF(windows)];
-                struct attention_shape shape = {type,        head_dim, 1 + turn % 3,
-                                                group,       window,   turn % 4 == 1 ? 20.0f : 0.0f,
-                                                turn % 5 < 2};
+                struct attention_shape shape = {type,         head_dim,
+                                                1 + turn % 3, group,
+                                                window,       turn % 4 == 1 ? 20.0f : 0.0f,
+                                                turn % 5 < 2, turn % 7 < 3};
                 check_shape(&draw, &shape);
                 turn++;
             }
@@ -326,7 +327,8 @@ void check_attention(void) {
                                         groups[turn / 2],
                                         turn % 2 ? windows[turn % 6] : 0,
                                         turn % 4 == 1 ? 20.0f : 0.0f,
-                                        turn % 5 < 2};
+                                        turn % 5 < 2,
+                                        turn % 7 < 3};
         check_shape(&draw, &shape);
     }
     struct attention_shape wide = {CUDA_KV_BF16, CUDA_HEAD_WIDE, 2, 4, 0, 0};

@@ -122,7 +122,7 @@ static void open_check(struct graph_check *check, const struct world_traits *tra
     limits->context_max = BLOCKS * GPU_PAGE_TOKENS;
     const struct plan_attention_options options = {.layout = &layout,
                                                    .heads = traits->heads,
-                                                   .kv_heads = traits->kv_heads,
+                                                   .kv_heads = world_kv_heads(traits),
                                                    .kept_group = traits->is_local_last,
                                                    .tile_rows_heads = check->table->tile_rows_heads,
                                                    .split_tokens = check->table->split_tokens,

@@ -136,6 +136,73 @@ static const struct world_traits shapes[] = {
     {"a shared expert of four bits", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_BLOCKS,
      .kv_form = GPU_BF16, .tolerance = 0.2, .experts = 8, .used = 2, .shared_ffn = 128,
      .shared_is_scaled = true},
+    {"heads of 256 and 512, shared keys, parts of tokens",
+     64,
+     96,
+     4,
+     2,
+     256,
+     1.0f,
+     .window = 20,
+     .has_post = true,
+     .has_head_norms = true,
+     .is_gelu = true,
+     .has_head = true,
+     .form = GPU_BF16,
+     .kv_form = GPU_BF16,
+     .tolerance = 0.2,
+     .wide_dim = 512,
+     .wide_kv_heads = 1,
+     .norms_v = true,
+     .shares_keys = true,
+     .input_width = 32,
+     .x_scale = 0.7f},
+    {"heads of 64 and 128, keys in E4M3, INT8, parts of tokens",
+     64,
+     96,
+     4,
+     4,
+     64,
+     1.0f,
+     .window = 33,
+     .has_post = true,
+     .has_head_norms = true,
+     .is_gelu = true,
+     .has_head = true,
+     .form = GPU_INT8,
+     .kv_form = GPU_E4M3,
+     .tolerance = 1.0,
+     .wide_dim = 128,
+     .wide_kv_heads = 2,
+     .norms_v = true,
+     .shares_keys = true,
+     .input_width = 48,
+     .x_scale = 1.2f},
+    {"experts beside a feed-forward",
+     64,
+     96,
+     4,
+     2,
+     64,
+     1.0f,
+     .window = 20,
+     .has_post = true,
+     .has_head_norms = true,
+     .is_gelu = true,
+     .has_head = true,
+     .form = GPU_BF16,
+     .kv_form = GPU_BF16,
+     .tolerance = 0.3,
+     .experts = 8,
+     .used = 2,
+     .wide_dim = 128,
+     .wide_kv_heads = 1,
+     .norms_v = true,
+     .x_scale = 0.7f,
+     .has_both = true},
+    {"the same in E4M3, parts of tokens", 64, 96, 4, 2, 64, 1.0f, .has_post = true, .is_gelu = true,
+     .has_head = true, .form = GPU_E4M3, .kv_form = GPU_BF16, .tolerance = 1.0, .experts = 3,
+     .used = 3, .norms_v = true, .input_width = 32, .has_both = true},
     {"experts of four bits", 64, 96, 4, 2, 64, 1.0f, .has_bias = true, .has_head = true,
      .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.2, .experts = 8, .used = 2},
 };
@@ -337,7 +404,7 @@ static void check_ahead(struct world *world) {
 
 static void check_ops(struct world *world, const struct world_references *references) {
     const struct world_traits *t = &world->traits;
-    const size_t qkv = (size_t)(t->heads + 2 * t->kv_heads) * t->head_dim;
+    const size_t qkv = world_qkv_most(world);
     const size_t state = world_channels(t) + 2 * (size_t)world_state_width(t);
     const size_t ffn = t->ffn > t->shared_ffn ? t->ffn : t->shared_ffn;
     const size_t least = 2 * qkv > 2 * ffn ? 2 * qkv : 2 * ffn;
@@ -424,7 +491,8 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
 
 #define INT8_SHAPE 9    /* behind it are those of experts */
 #define STATES_SHAPE 16 /* likewise, of states */
-#define GRAPHS 7        /* worlds of check_graphs, of which the first two refuse graphs, too */
+#define ODD_SHAPE 28    /* likewise, of layers that differ */
+#define GRAPHS 8        /* worlds of check_graphs, of which the first two refuse graphs, too */
 
 static void check_graphs_of(uint32_t which, bool is_refused) {
     struct world_traits wide = shapes[1]; /* its window sees the shared tokens of most sequences */
@@ -437,7 +505,8 @@ static void check_graphs_of(uint32_t which, bool is_refused) {
                                                  &shapes[INT8_SHAPE + 1],
                                                  &shapes[STATES_SHAPE - 1],
                                                  &shapes[STATES_SHAPE],
-                                                 &shapes[STATES_SHAPE + 2]};
+                                                 &shapes[STATES_SHAPE + 2],
+                                                 &shapes[ODD_SHAPE]};
     check_graphs(plugin, traits[which], memory_wanted(), is_refused);
 }
 

@@ -8,19 +8,52 @@
 
 struct heads_case {
     uint32_t rows, heads, kv_heads, head_dim, rotary_dim;
-    bool has_norm;
+    bool has_norm, norms_v;
+    uint32_t spare; /* heads for which a page has room beside */
 };
 
 static const struct heads_case cases[] = {
-    {0, 4, 2, 64, 64, true},      {1, 1, 1, 8, 8, false},        {3, 4, 2, 64, 64, false},
-    {17, 32, 8, 128, 128, true},  {15, 8, 4, 256, 256, true},    {5, 14, 2, 64, 64, false},
-    {16, 12, 4, 80, 80, true},    {4, 6, 6, 96, 96, false},      {3, 4, 2, 128, 32, true},
-    {6, 5, 1, 40, 20, true},      {2, 3, 3, 104, 6, false},      {2, 40, 10, 128, 0, true},
-    {9, 32, 8, 64, 64, true},     {7, 8, 4, 64, 64, false},      {11, 28, 4, 128, 128, false},
-    {3, 2, 2, 128, 128, true},    {5, 5, 1, 128, 128, true},     {4, 5, 1, 256, 256, false},
-    {3, 44, 4, 64, 64, true},     {2, 64, 8, 128, 128, true},    {1024, 8, 4, 64, 64, true},
-    {9, 4, 2, 32, 32, false},     {18, 8, 8, 32, 32, true},      {5, 3, 1, 16, 16, false},
-    {1027, 4, 2, 128, 128, true}, {1025, 9, 1, 128, 128, false}, {1030, 3, 1, 256, 256, true},
+    {0, 4, 2, 64, 64, true},
+    {1, 1, 1, 8, 8, false},
+    {3, 4, 2, 64, 64, false},
+    {17, 32, 8, 128, 128, true},
+    {15, 8, 4, 256, 256, true},
+    {5, 14, 2, 64, 64, false},
+    {16, 12, 4, 80, 80, true},
+    {4, 6, 6, 96, 96, false},
+    {3, 4, 2, 128, 32, true},
+    {6, 5, 1, 40, 20, true},
+    {2, 3, 3, 104, 6, false},
+    {2, 40, 10, 128, 0, true},
+    {9, 32, 8, 64, 64, true},
+    {7, 8, 4, 64, 64, false},
+    {11, 28, 4, 128, 128, false},
+    {3, 2, 2, 128, 128, true},
+    {5, 5, 1, 128, 128, true},
+    {4, 5, 1, 256, 256, false},
+    {3, 44, 4, 64, 64, true},
+    {2, 64, 8, 128, 128, true},
+    {1024, 8, 4, 64, 64, true},
+    {9, 4, 2, 32, 32, false},
+    {18, 8, 8, 32, 32, true},
+    {5, 3, 1, 16, 16, false},
+    {1027, 4, 2, 128, 128, true},
+    {1025, 9, 1, 128, 128, false},
+    {1030, 3, 1, 256, 256, true},
+    {9, 8, 2, 256, 256, true, true, 2},
+    {1029, 4, 2, 128, 128, true, true, 1},
+    {5, 4, 2, 64, 64, true, true},
+    {3, 4, 1, 80, 40, true, true, 3},
+    {7, 8, 0, 256, 256, true, true, 4},
+    {4, 5, 0, 128, 128, true, false, 1},
+};
+
+/* Pages of bf16 and split pairs alone. */
+static const struct heads_case wide_cases[] = {
+    {0, 2, 1, 512, 512, true, true},     {1, 2, 1, 512, 512, true, true, 1},
+    {7, 8, 2, 512, 512, true, true},     {33, 32, 4, 512, 512, true, true, 4},
+    {3, 5, 1, 512, 0, true, true},       {9, 4, 2, 512, 512, false, false, 3},
+    {5, 16, 0, 512, 512, true, true, 1}, {1026, 8, 2, 512, 512, true, true},
 };
 
 struct heads_made {
@@ -52,10 +85,12 @@ static struct heads_made make(struct rng *rng, const struct heads_case *shape,
         m.slots.push_back(free_slots[at]);
         free_slots.erase(free_slots.begin() + (long)at);
     }
-    size_t kv_count = (size_t)m.pages * shape->kv_heads * 16 * shape->head_dim;
+    const uint32_t page_heads = shape->kv_heads + shape->spare;
+    size_t kv_count = (size_t)m.pages * page_heads * 16 * shape->head_dim;
     struct cuda_heads *call = &m.call;
     call->in = m.in.product, call->rows = shape->rows;
     call->heads = shape->heads, call->kv_heads = shape->kv_heads, call->head_dim = shape->head_dim;
+    call->page_heads = page_heads, call->norms_v = shape->norms_v;
     if (shape->has_norm) call->q_norm = gpu_copy(m.q_norm), call->k_norm = gpu_copy(m.k_norm);
     call->epsilon = EPSILON;
     if (pairs) call->cosines = gpu_copy(m.cosines), call->sines = gpu_copy(m.sines);
@@ -65,7 +100,7 @@ static struct heads_made make(struct rng *rng, const struct heads_case *shape,
     call->q = gpu_take<uint16_t>(shape->rows * call->q_stride);
     call->k = gpu_take_bytes(kv_count * (is_e4m3 ? 1 : 2));
     call->v = gpu_take_bytes(kv_count * (is_e4m3 ? 1 : 2));
-    if (is_e4m3) call->kv_scales = gpu_take<uint16_t>((size_t)m.pages * shape->kv_heads * 32);
+    if (is_e4m3) call->kv_scales = gpu_take<uint16_t>((size_t)m.pages * page_heads * 32);
     return m;
 }
 
@@ -76,13 +111,15 @@ static std::vector<double> head_wants(const struct heads_made *m, uint32_t row, 
     const double *from = &m->in.values[(size_t)row * columns + head * dim];
     std::vector<double> v(from, from + dim);
     bool is_q = head < call->heads, is_k = !is_q && head < call->heads + call->kv_heads;
-    if (!is_q && !is_k) return v;
-    if (call->q_norm) {
+    const bool is_value = !is_q && !is_k;
+    if (is_value ? call->norms_v : call->q_norm != NULL) {
         double squares = 0;
         for (double x : v) squares += x * x;
         double factor = 1 / sqrt(squares / dim + EPSILON);
-        for (uint32_t i = 0; i < dim; i++) v[i] *= factor * (is_q ? m->q_norm[i] : m->k_norm[i]);
+        for (uint32_t i = 0; i < dim; i++)
+            v[i] *= factor * (is_value ? 1.0f : is_q ? m->q_norm[i] : m->k_norm[i]);
     }
+    if (is_value) return v;
     for (uint32_t i = 0; i < half; i++) {
         uint32_t a = call->interleaved ? 2 * i : i, b = call->interleaved ? 2 * i + 1 : i + half;
         double c = m->cosines[m->positions[row] * half + i],
@@ -98,7 +135,7 @@ static bool is_stored(const struct heads_made *m, const std::vector<uint8_t> &po
                       const std::vector<uint16_t> &scales, bool is_value, uint32_t head,
                       uint32_t slot, const std::vector<double> &want) {
     uint32_t dim = m->call.head_dim;
-    size_t page_head = (size_t)(slot / 16) * m->call.kv_heads + head;
+    size_t page_head = (size_t)(slot / 16) * m->call.page_heads + head;
     size_t begin = (page_head * 16 + slot % 16) * dim;
     double most = 0, scale = 1;
     for (double x : want) most = std::max(most, fabs(x));
@@ -134,11 +171,11 @@ static bool check_case(struct rng *rng, const struct heads_case *shape, enum pro
     MUST_BE_OK(cuda_heads(&m.call, stream, error));
     gpu_settle();
     uint32_t dim = shape->head_dim;
-    size_t kv_bytes = (size_t)m.pages * shape->kv_heads * 16 * dim * (is_e4m3 ? 1 : 2);
+    size_t kv_bytes = (size_t)m.pages * m.call.page_heads * 16 * dim * (is_e4m3 ? 1 : 2);
     std::vector<uint16_t> q = gpu_read(m.call.q, shape->rows * m.call.q_stride), scales;
     std::vector<uint8_t> k = gpu_read((uint8_t *)m.call.k, kv_bytes);
     std::vector<uint8_t> v = gpu_read((uint8_t *)m.call.v, kv_bytes);
-    if (is_e4m3) scales = gpu_read(m.call.kv_scales, (size_t)m.pages * shape->kv_heads * 32);
+    if (is_e4m3) scales = gpu_read(m.call.kv_scales, (size_t)m.pages * m.call.page_heads * 32);
     bool is_well = true;
     for (uint32_t row = 0; row < shape->rows && is_well; row++) {
         for (uint32_t head = 0; head < shape->heads && is_well; head++) {
@@ -174,8 +211,8 @@ static bool are_alone_the_same(struct rng *rng, const struct heads_case *shape,
     if (rng_below(rng, check_one_in) != 0) return true;
     struct heads_made m = make(rng, shape, form, is_e4m3, false);
     const size_t head_bytes = shape->head_dim * (is_e4m3 ? 1 : 2);
-    const size_t kv_bytes = (size_t)m.pages * shape->kv_heads * 16 * head_bytes;
-    const size_t scale_count = is_e4m3 ? (size_t)m.pages * shape->kv_heads * 32 : 0;
+    const size_t kv_bytes = (size_t)m.pages * m.call.page_heads * 16 * head_bytes;
+    const size_t scale_count = is_e4m3 ? (size_t)m.pages * m.call.page_heads * 32 : 0;
     MUST_BE_OK(cuda_heads(&m.call, stream, error));
     gpu_settle();
     const std::vector<uint16_t> q = gpu_read(m.call.q, shape->rows * m.call.q_stride);
@@ -192,9 +229,9 @@ static bool are_alone_the_same(struct rng *rng, const struct heads_case *shape,
     }
     gpu_settle();
     const bool is_same = gpu_read(m.call.q, shape->rows * m.call.q_stride) == q &&
-              gpu_read((uint8_t *)m.call.k, kv_bytes) == k &&
-              gpu_read((uint8_t *)m.call.v, kv_bytes) == v &&
-              gpu_read(m.call.kv_scales, scale_count) == scales;
+                         gpu_read((uint8_t *)m.call.k, kv_bytes) == k &&
+                         gpu_read((uint8_t *)m.call.v, kv_bytes) == v &&
+                         gpu_read(m.call.kv_scales, scale_count) == scales;
     if (!is_same) note("%u rows, heads of %u", shape->rows, shape->head_dim);
     gpu_release();
     return is_same;
@@ -202,8 +239,11 @@ static bool are_alone_the_same(struct rng *rng, const struct heads_case *shape,
 
 static void check_alone(struct rng *rng) {
     static const struct heads_case many[] = {
-        {1200, 8, 4, 64, 64, true}, {1100, 4, 2, 128, 128, true}, {1063, 4, 2, 128, 128, false},
+        {1200, 8, 4, 64, 64, true},
+        {1100, 4, 2, 128, 128, true},
+        {1063, 4, 2, 128, 128, false},
         {1024, 3, 1, 256, 256, true},
+        {1025, 4, 2, 256, 256, true, true, 2},
     };
     for (enum product_form form : {FORM_BF16, FORM_BF16_SCALED})
         for (bool is_e4m3 : {false, true}) {
@@ -227,6 +267,12 @@ void check_heads(void) {
                 report(is_well, "heads: %s, %s pairs, into pages of %s", form_names[form],
                        interleaved ? "adjoining" : "split", e4m3 ? "e4m3" : "bf16");
             }
+    for (int form = FORM_BF16; form < FORM_COUNT; form++) {
+        bool is_well = true;
+        for (const struct heads_case &shape : wide_cases)
+            is_well &= check_case(&rng, &shape, (enum product_form)form, false, false);
+        report(is_well, "heads of 512: %s", form_names[form]);
+    }
 }
 
 static void bench_one(uint32_t rows, uint32_t heads, uint32_t kv_heads, uint32_t dim, bool is_e4m3,
@@ -259,6 +305,7 @@ static void bench_one(uint32_t rows, uint32_t heads, uint32_t kv_heads, uint32_t
         call.in.sums = in + at * in_count, call.in.stride = columns;
         if (is_scaled) call.in.row_scale = row_scale, call.in.column_scale = column_scale;
         call.rows = rows, call.heads = heads, call.kv_heads = kv_heads, call.head_dim = dim;
+        call.page_heads = kv_heads;
         if (has_norm) call.q_norm = call.k_norm = weight;
         call.epsilon = EPSILON, call.cosines = table, call.sines = table + 1024 * dim;
         call.positions = positions, call.rotary_dim = dim;
@@ -280,6 +327,7 @@ void bench_heads(void) {
     for (uint32_t rows : {1024u, 2048u}) {
         bench_one(rows, 32, 8, 64, false, false, false);  /* Llama-3.2-1B */
         bench_one(rows, 8, 4, 256, false, false, true);   /* Gemma-3-4B */
+        bench_one(rows, 8, 2, 512, false, false, true);   /* Gemma-4-E4B, a layer without window */
         bench_one(rows, 32, 8, 128, false, false, false); /* Llama-3.1-8B */
         bench_one(rows, 32, 8, 128, true, true, false);
         bench_one(rows, 32, 8, 128, false, true, true); /* what scales cost, and what pages do */

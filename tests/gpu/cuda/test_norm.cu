@@ -28,19 +28,20 @@ static const struct norm_case cases[] = {
     {520, 4096, 4104, 4096},
 };
 
+/* `scale` is that of x behind a norm of h; a bare norm leaves x · weight. */
 static void norm_wants(std::vector<double> *x, const std::vector<double> &h, const float *post,
-                       const std::vector<float> &weight, size_t rows, size_t width,
-                       std::vector<double> *ret_y) {
+                       float scale, bool is_bare, const std::vector<float> &weight, size_t rows,
+                       size_t width, std::vector<double> *ret_y) {
     for (size_t row = 0; row < rows; row++) {
         double *to = x->data() + row * width, squares = 0;
         const double *add = h.empty() ? NULL : h.data() + row * width;
         for (size_t i = 0; add && i < width; i++) squares += add[i] * add[i];
         double factor = 1 / sqrt(squares / (double)width + EPSILON);
         for (size_t i = 0; add && i < width; i++)
-            to[i] += post ? add[i] * factor * post[i] : add[i];
+            to[i] = post ? (to[i] + add[i] * factor * post[i]) * scale : to[i] + add[i];
         squares = 0;
         for (size_t i = 0; i < width; i++) squares += to[i] * to[i];
-        factor = 1 / sqrt(squares / (double)width + EPSILON);
+        factor = is_bare ? 1 : 1 / sqrt(squares / (double)width + EPSILON);
         for (size_t i = 0; i < width; i++) (*ret_y)[row * width + i] = to[i] * factor * weight[i];
     }
 }
@@ -54,7 +55,8 @@ static bool check_case(struct rng *rng, const struct norm_case *shape, enum prod
     std::vector<float> weight = random_floats(rng, width, 1.0f),
                        post = random_floats(rng, width, 1.0f);
     bool is_bf16 = rng_below(rng, 2);
-    float plus = rng_below(rng, 2) ? 1.0f : 0.0f;
+    float plus = rng_below(rng, 2) ? 1.0f : 0.0f, scale = rng_below(rng, 2) ? 0.37f : 1.0f;
+    const bool is_bare = rng_below(rng, 3) == 0;
     std::vector<uint16_t> halves = random_bf16(rng, width, 1.0f);
     for (size_t i = 0; i < width && is_bf16; i++) weight[i] = plus + bf16_to_f32(halves[i]);
     if (rows > 1) /* a row of large numbers, and one of nothing */
@@ -62,13 +64,15 @@ static bool check_case(struct rng *rng, const struct norm_case *shape, enum prod
     std::vector<double> want_x(rows * width), want_y(rows * width);
     for (size_t i = 0; i < rows * width; i++)
         want_x[i] = x[i / width * shape->x_stride + i % width];
-    norm_wants(&want_x, h.values, has_post ? post.data() : NULL, weight, rows, width, &want_y);
+    norm_wants(&want_x, h.values, has_post ? post.data() : NULL, scale, is_bare, weight, rows,
+               width, &want_y);
 
     struct cuda_norm call = {};
     call.x = gpu_copy(x);
     call.x_stride = shape->x_stride;
     call.h = h.product;
     call.post = has_post ? gpu_copy(post) : NULL;
+    call.x_scale = scale, call.is_bare = is_bare;
     call.weight.at = gpu_copy(weight);
     if (is_bf16) call.weight = {gpu_copy(halves), true, plus};
     call.y = take_rows(code, rows, shape->stride);
@@ -138,6 +142,7 @@ static bool are_alone_the_same(struct rng *rng, size_t width, enum product_form 
     call.h = h.product;
     if (rng_below(rng, 2)) call.h.bias = gpu_copy(bias);
     call.post = has_post ? gpu_copy(post) : NULL;
+    call.x_scale = 0.37f;
     call.weight = {gpu_copy(weight), true, 1.0f};
     call.y = take_rows(code, rows, width);
     call.width = (uint32_t)width, call.rows = rows, call.epsilon = EPSILON;
@@ -218,7 +223,7 @@ static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, bool i
         if (is_scaled) call.h.row_scale = row_scale, call.h.column_scale = columns;
         call.weight = {weight, is_bf16, 0}, call.width = width, call.rows = rows,
         call.epsilon = EPSILON;
-        if (has_post) call.post = weight;
+        if (has_post) call.post = weight, call.x_scale = 1;
         call.y = {y + at * code_bytes(code), code, width, y_scale};
         MUST_BE_OK(cuda_norm(&call, stream, error));
     });

@@ -16,9 +16,9 @@
  * and nothing is waited for.
  *
  * A page holds CUDA_PAGE_TOKENS tokens of one layer. The elements of page `p` and KV head `h` begin
- * at element (p · kv_heads + h) · 16 · head_dim of `k` and of `v` and are [16][head_dim] there, so
+ * at element (p · page_heads + h) · 16 · head_dim of `k` and of `v` and are [16][head_dim] there, so
  * that one head of one page is one run of memory. E4M3 elements are multiplied by a float16 for
- * each token and head; those of page p and head h lie in `scales` at (p · kv_heads + h) · 32: 16 of
+ * each token and head; those of page p and head h lie in `scales` at (p · page_heads + h) · 32: 16 of
  * the keys, then 16 of the values. (Behind the runs they would cost 9 % of the bandwidth, there
  * they cost 2 %: docs/internals/inference/gpu-kernels.md.)
  *
@@ -56,11 +56,12 @@ typedef struct CUstream_st *cuda_stream;
 enum cuda_kv_type { CUDA_KV_BF16, CUDA_KV_E4M3 };
 
 struct cuda_attention {
-    const void *k; /* (pages, kv_heads, 16, head_dim) in `type`, at a multiple of 16 bytes */
+    const void *k; /* (pages, page_heads, 16, head_dim) in `type`, at a multiple of 16 bytes */
     const void *v;
-    const void *scales; /* (pages, kv_heads, 2, 16) float16; BF16: not looked at */
+    const void *scales; /* (pages, page_heads, 2, 16) float16; BF16: not looked at */
     enum cuda_kv_type type;
     uint32_t kv_heads;
+    uint32_t page_heads; /* heads that a page has room for, at least kv_heads */
     uint32_t head_dim;   /* one that cuda_has_head_size() knows, or CUDA_HEAD_WIDE with BF16 */
     uint32_t head_count; /* a multiple of kv_heads, at most CUDA_GROUP_MAX times it */
     float scale;         /* > 0 */

@@ -131,9 +131,9 @@ __device__ static inline void cuda_tiler_begin(cuda_tiler<S> *d, const struct cu
                   threadIdx.x % P::CHUNKS * 16;
     d->keys = (const char *)call->k + mine;
     d->values = (const char *)call->v + mine;
-    d->page_bytes = call->kv_heads * (uint32_t)run;
+    d->page_bytes = call->page_heads * (uint32_t)run;
     d->scales = (const char *)call->scales + head * 2 * P::SCALE_BYTES;
-    d->page_scale_bytes = call->kv_heads * 2 * P::SCALE_BYTES;
+    d->page_scale_bytes = call->page_heads * 2 * P::SCALE_BYTES;
     d->pages = call->pages + item->pages + threadIdx.x / P::CHUNKS / CUDA_PAGE_TOKENS;
     d->place =
         d->memory + threadIdx.x / P::CHUNKS * S::TOKEN_STEP + S::chunk_at(cuda_mixed_chunk<S>());

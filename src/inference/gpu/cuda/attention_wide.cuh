@@ -298,7 +298,7 @@ __device__ static inline void wide_run(const struct cuda_attention *call, const 
     work.lane = threadIdx.x % 32, work.warp = threadIdx.x / 32;
     work.keys = (const char *)call->k + (size_t)kv_head * wide_page::BYTES;
     work.values = (const char *)call->v + (size_t)kv_head * wide_page::BYTES;
-    work.page_bytes = call->kv_heads * (uint32_t)wide_page::BYTES;
+    work.page_bytes = call->page_heads * (uint32_t)wide_page::BYTES;
     work.pages = pages;
     work.begin = INT32_MAX;
     work.m[0] = work.m[1] = CUDA_UNSEEN;

@@ -5,9 +5,10 @@
  * A block a row; LANES threads hold a head, eight numbers each. The row's cosines and sines are
  * read once, into shared memory, and serve all its heads. The partner of a number is in a lane half
  * the turning part away, or in shared memory where that is no whole number of lanes. Heads that
- * turn whole, by halves, have a faster kernel. */
+ * turn whole, by halves, have a faster kernel, and those of 512 one of their own. */
 
 #include "gpu/cuda/heads_halves.cuh"
+#include "gpu/cuda/heads_wide.cuh"
 #include "gpu/cuda/modules.h"
 
 #define THREADS 256
@@ -95,7 +96,7 @@ __device__ static inline eight partners_of(const struct cuda_heads &call, uint32
 template <int LANES, bool IS_E4M3>
 __device__ static inline void store_kv(const struct cuda_heads &call, bool is_value, uint32_t head,
                                        uint32_t slot, uint32_t at, bool is_active, eight v) {
-    size_t page_head = (size_t)(slot / PAGE_TOKENS) * call.kv_heads + head;
+    size_t page_head = (size_t)(slot / PAGE_TOKENS) * call.page_heads + head;
     uint32_t token = slot % PAGE_TOKENS;
     size_t offset = (page_head * PAGE_TOKENS + token) * call.head_dim + at;
     void *pool = is_value ? call.v : call.k;
@@ -117,6 +118,7 @@ __device__ static inline void store_kv(const struct cuda_heads &call, bool is_va
             __half_as_ushort(scale);
 }
 
+/* `weight` may be NULL. */
 template <int LANES>
 __device__ static inline void norm_head(const struct cuda_heads &call, const float *weight,
                                         uint32_t at, bool is_active, eight *v) {
@@ -127,7 +129,8 @@ __device__ static inline void norm_head(const struct cuda_heads &call, const flo
     const float part = 1.0f / (float)call.head_dim;
     float factor = rsqrtf(squares * part + call.epsilon);
     if (!is_active) return;
-    eight w = read_f32(weight + at);
+    eight w = {{1, 1, 1, 1, 1, 1, 1, 1}};
+    if (weight) w = read_f32(weight + at);
 #pragma unroll
     for (int i = 0; i < EACH; i++) v->at[i] *= factor * w.at[i];
 }
@@ -144,6 +147,8 @@ __device__ static inline void do_head(const struct cuda_heads &call, const struc
         const float *weight = is_q ? call.q_norm : call.k_norm;
         if (weight) norm_head<LANES>(call, weight, at, is_active, &v);
         if (call.cosines) turn_eight(call, turns, at, partners_of<LANES>(call, at, v, share), &v);
+    } else if (call.norms_v) {
+        norm_head<LANES>(call, NULL, at, is_active, &v);
     }
     if (is_q) {
         uint16_t *to = call.q + row * call.q_stride + head * call.head_dim + at;
@@ -208,6 +213,7 @@ static struct heads_launch halves_launch_of(const struct cuda_heads *call) {
 }
 
 template <int IN> static struct heads_launch launch_with(const struct cuda_heads *call) {
+    if (call->head_dim == WIDE_DIM) return {heads_wide<IN>, WIDE_THREADS};
     if (call->cosines && !call->interleaved && call->rotary_dim == call->head_dim &&
         256 % call->head_dim == 0 && halves_are_even(call)) {
         if (call->head_dim == 64) return halves_launch_of<IN, 8>(call);
@@ -222,7 +228,9 @@ template <int IN> static struct heads_launch launch_with(const struct cuda_heads
 enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
                     struct error *error) {
     if (call->rows == 0) return OK;
-    if (call->head_dim % EACH != 0 || call->head_dim > 32 * EACH || call->rotary_dim % 2 != 0 ||
+    const bool is_wide = call->head_dim == WIDE_DIM && wide_is_known(call);
+    if (call->head_dim % EACH != 0 || (call->head_dim > 32 * EACH && !is_wide) ||
+        call->rotary_dim % 2 != 0 || call->page_heads < call->kv_heads ||
         call->rotary_dim > call->head_dim || !is_at_16(call->cosines) || !is_at_16(call->sines) ||
         call->q_stride % EACH != 0 || !is_product_wide(&call->in) || !is_at_16(call->q) ||
         !is_at_16(call->k) || !is_at_16(call->v))

@@ -134,13 +134,25 @@ __device__ static inline void turn_halves(const struct turn_by &by, bool has_nor
     }
 }
 
+/* The row's factor times that of the norm of a head without weights. */
+template <int LANES>
+__device__ static inline float normed_factor(const struct halves &v, float factor, float epsilon) {
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) squares = fmaf(v.low.at[i], v.low.at[i], squares);
+#pragma unroll
+    for (int i = 0; i < 4; i++) squares = fmaf(v.high.at[i], v.high.at[i], squares);
+    const float mean = lanes_sum<LANES>(CUDA_ALL_LANES, squares) * (1.0f / (LANES * EACH));
+    return factor * cuda_rsqrt(fmaf(mean * factor, factor, epsilon));
+}
+
 /* ---- pages ---- */
 
 template <int LANES, bool IS_E4M3>
 __device__ static inline void store_halves(const struct cuda_heads &call, bool is_value,
                                            uint32_t kv_head, uint32_t slot, uint32_t at,
                                            float factor, struct halves v) {
-    const size_t page_head = (size_t)(slot / PAGE_TOKENS) * call.kv_heads + kv_head;
+    const size_t page_head = (size_t)(slot / PAGE_TOKENS) * call.page_heads + kv_head;
     const uint32_t token = slot % PAGE_TOKENS;
     const size_t element = (page_head * PAGE_TOKENS + token) * (LANES * EACH) + at;
     void *pool = is_value ? call.v : call.k;
@@ -214,9 +226,12 @@ __global__ void __launch_bounds__(THREADS, HALVES_MULTIPROCESSOR_THREADS / THREA
                 if (is_q && !is_value)
                     by = turn_of<HALF>(call, call.k_norm, at, factor, turn), is_q = false;
                 if (!is_value) turn_halves<LANES>(by, call.k_norm, factor, call.epsilon, &v);
+                float by_all = is_value ? factor : 1.0f;
+                if (is_value && call.norms_v)
+                    by_all = normed_factor<LANES>(v, factor, call.epsilon);
                 store_halves<LANES, IS_E4M3>(call, is_value,
                                              head - call.heads - (is_value ? call.kv_heads : 0),
-                                             slot, at, is_value ? factor : 1.0f, v);
+                                             slot, at, by_all, v);
             }
             head += STEP, column += STEP * D;
             if (head >= count) return;

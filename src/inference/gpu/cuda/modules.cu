@@ -27,6 +27,7 @@
     X(grouped_fill)                                                                                \
     X(grouped_many)                                                                                \
     X(heads)                                                                                       \
+    X(inputs)                                                                                      \
     X(mamba_decode)                                                                                \
     X(norm)                                                                                        \
     X(output_gate)                                                                                 \
@@ -36,6 +37,7 @@
     X(sample_logprobs)                                                                             \
     X(sample_stats)                                                                                \
     X(scaled)                                                                                      \
+    X(side)                                                                                        \
     X(state_copy)                                                                                  \
     X(unpack)
 

@@ -29,7 +29,7 @@ __device__ static inline void wait_for_weights(void) {
     __syncthreads();
 }
 
-/* Leaves x + h, or x + rms_norm(h) · post, in r->x and in memory. */
+/* Leaves x + h, or (x + rms_norm(h) · post) · x_scale, in r->x and in memory. */
 template <int IN, bool POST, int N>
 __device__ static inline void add_product(const struct cuda_norm &call, struct norm_row<N> *r,
                                           float2 *parts) {
@@ -127,6 +127,7 @@ norm_rows_plain(struct cuda_norm call) {
         for (uint32_t i = at; i < at + 4 && i < call.width; i++) {
             float h = call.h.sums ? sum_at(call.h, row, i) : 0.0f;
             if (call.h.sums) x[i] += call.post ? h * factor * call.post[i] : h;
+            if (call.h.sums && call.post) x[i] *= call.x_scale;
             sums.x += x[i] * x[i];
         }
         struct numbers<4> v = {};
@@ -135,7 +136,7 @@ norm_rows_plain(struct cuda_norm call) {
     }
     if (!call.y.codes) return;
     sums = block_sum_max(sums, parts[1]);
-    factor = factor_of(call, sums.x);
+    factor = call.is_bare ? 1.0f : factor_of(call, sums.x);
     if (call.y.type != CUDA_BF16) {
         float scale = call.y.type == CUDA_E4M3 ? scale_of<CUDA_E4M3>(sums.y * factor)
                                                : scale_of<CUDA_INT8>(sums.y * factor);

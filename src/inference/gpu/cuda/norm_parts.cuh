@@ -68,7 +68,7 @@ __device__ static inline float add_squares(float squares, const struct numbers<N
     return squares;
 }
 
-/* Leaves x + h, or x + h · factor · post, in *x and in memory. Two kernels call it and must round
+/* Leaves x + h, or (x + h · factor · post) · x_scale, in *x and in memory. Two kernels call it and must round
  * alike, so the instructions are named. */
 template <bool POST, int N>
 __device__ static inline void add_place(const struct cuda_norm &call, size_t row, uint32_t at,
@@ -76,7 +76,8 @@ __device__ static inline void add_place(const struct cuda_norm &call, size_t row
                                         const struct numbers<N> &post, struct numbers<N> *x) {
 #pragma unroll
     for (int i = 0; i < N; i++)
-        x->at[i] = POST ? __fmaf_rn(__fmul_rn(h.at[i], factor), post.at[i], x->at[i])
+        x->at[i] = POST ? __fmul_rn(__fmaf_rn(__fmul_rn(h.at[i], factor), post.at[i], x->at[i]),
+                                    call.x_scale)
                         : __fadd_rn(x->at[i], h.at[i]);
     write_f32(*x, call.x + row * call.x_stride + at);
 }
@@ -104,7 +105,7 @@ template <int CODE> __device__ static inline float row_scale_of(float most) {
 template <int CODE, int N>
 __device__ static inline void leave_row(const struct cuda_norm &call, struct norm_row<N> *r,
                                         float2 sums) {
-    float factor = factor_of(call, sums.x);
+    float factor = call.is_bare ? 1.0f : factor_of(call, sums.x);
     if (CODE != CUDA_BF16) {
         const float scale = row_scale_of<CODE>(sums.y * factor);
         if (r->first == 0 && r->limit > 0) call.y.scale[r->row] = scale;

@@ -56,16 +56,42 @@ static enum err check_recurrent(const struct gpu_program *program, const struct 
                                sizes->value_dim, error);
 }
 
-/* Whether an operation is of a layer that no kernel here is made for: heads of another size than
- * other layers', keys of another layer, parts of a token of its own, experts beside a
- * feed-forward. */
-static bool is_odd(const struct gpu_program *program, const struct gpu_op *op) {
-    const bool has_heads = op->kind == OP_HEADS || op->kind == OP_ATTENTION;
-    return (has_heads && (gpu_head_dim(program, op) != program->head_dim ||
-                          gpu_kv_heads(program, op) != program->kv_heads)) ||
-           op->norms_v || op->is_query_only || op->gates_inputs || op->x_scale != 0 ||
-           op->experts.expert_scale || (op->kind == OP_NORM && !op->weight) ||
-           op->kind == OP_INPUTS || op->kind == OP_ASIDE || op->kind == OP_JOIN;
+/* The heads of a layer. */
+static enum err check_heads(const struct gpu_program *program, const struct gpu_op *op,
+                            enum gpu_form kv_form, struct error *error) {
+    const uint32_t head_dim = gpu_head_dim(program, op), kv_heads = gpu_kv_heads(program, op);
+    const uint32_t rotary = program->rotary_dim[op->rope];
+    const bool is_wide = head_dim == CUDA_HEAD_WIDE;
+    if (is_wide && kv_form != GPU_BF16)
+        return err_set(error, ERR_INVALID, "keys of heads of %u are kept in bf16 only", head_dim);
+    if (!cuda_has_head_size(head_dim) && !is_wide)
+        return err_set(error, ERR_INVALID,
+                       "no CUDA kernel has head size %u: sizes are multiples of 16 to 128, 256 and "
+                       "%u",
+                       head_dim, CUDA_HEAD_WIDE);
+    if (kv_heads == 0 || program->heads % kv_heads != 0 ||
+        program->heads / kv_heads > CUDA_GROUP_MAX || program->heads == 0)
+        return err_set(error, ERR_INVALID, "no CUDA kernel has %u heads over %u KV heads",
+                       program->heads, kv_heads);
+    if (op->kind == OP_HEADS &&
+        (rotary == 0 || rotary % 2 != 0 || rotary > head_dim || (is_wide && rotary < head_dim)))
+        return err_set(error, ERR_INVALID, "%u elements of a head of %u turn", rotary, head_dim);
+    if (gpu_kv_width(program) % head_dim != 0 || gpu_page_heads(program, op) < kv_heads)
+        return err_set(error, ERR_INVALID, "a page of %u numbers has no room for %u heads of %u",
+                       gpu_kv_width(program), kv_heads, head_dim);
+    return OK;
+}
+
+/* Parts of tokens. */
+static enum err check_inputs(const struct gpu_program *program, const struct gpu_op *op,
+                             struct error *error) {
+    const uint32_t width = program->input_width;
+    if ((op->kind == OP_INPUTS && program->matrices[op->matrix].form != GPU_BF16) ||
+        width % INPUT_ALIGN != 0 || width > CUDA_GATE_WITH_MAX || op->width != width ||
+        (op->kind == OP_GATE && op->layer >= program->input_layers))
+        return err_set(error, ERR_INVALID, "no CUDA kernel has parts of tokens of %u numbers",
+                       width);
+    return OK;
 }
 
 static enum err check_matrices(const struct gpu_program *program, struct error *error) {
@@ -77,65 +103,82 @@ static enum err check_matrices(const struct gpu_program *program, struct error *
                            "a matrix of %u x %u has no product: columns come in multiples of %u",
                            matrix->rows, matrix->cols, INPUT_ALIGN);
     }
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        const struct gpu_op *op = &program->ops[i];
-        if (is_odd(program, op))
-            return err_set(error, ERR_INVALID,
-                           "operation %u: no CUDA kernel computes layers that differ so", i);
-        bool reads = op->kind == OP_EMBED || op->kind == OP_MATMUL || op->kind == OP_LOGITS;
-        enum gpu_form form = reads ? program->matrices[op->matrix].form : GPU_BF16;
-        if (op->kind == OP_EMBED && form != GPU_BF16)
-            return err_set(error, ERR_INVALID, "an embedding is kept in bf16 only");
-        if (op->kind == OP_MATMUL &&
-            (op->to == TO_X || op->to == TO_INPUTS ||
-             (program->matrices[op->matrix].rows % PRODUCT_ALIGN != 0 && !is_padded(program, i))))
-            return err_set(error, ERR_INVALID, "a product of %u columns is no multiple of %u",
-                           program->matrices[op->matrix].rows, PRODUCT_ALIGN);
-        if (op->kind == OP_MATMUL && op->to == TO_NARROW && form != GPU_BF16)
-            return err_set(error, ERR_INVALID, "operation %u: rates are kept in bf16 only", i);
-        if ((op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_GATE ||
-             op->kind == OP_ROUTE || op->kind == OP_PREPARE || op->kind == OP_GATED_NORM) &&
-            op->next == GPU_NONE)
-            return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", i);
-        if ((op->kind == OP_HEADS || op->kind == OP_ATTENTION) && op->kv_group >= GPU_GROUPS_MAX)
-            return err_set(error, ERR_INVALID, "operation %u: group %u", i, op->kv_group);
-        if (op->kind == OP_GATE && op->gate == GATE_CLAMPED)
-            return err_set(error, ERR_INVALID, "operation %u: a clamped gate is of experts alone",
-                           i);
-        if (op->kind == OP_ROUTE &&
-            (i == 0 || program->ops[i - 1].kind != OP_MATMUL ||
-             program->matrices[program->ops[i - 1].matrix].form != GPU_BF16))
-            return err_set(error, ERR_INVALID, "operation %u: a router is kept in bf16 only", i);
-        enum err err =
-            op->kind == OP_ROUTE || op->kind == OP_EXPERTS ? check_experts(program, op, error) : OK;
-        if (err == OK && (op->kind == OP_CONV || op->kind == OP_DELTA))
-            err = check_recurrent(program, op, error);
-        if (err != OK) return err;
-    }
     return OK;
 }
 
-enum err program_check(const struct gpu_program *program, const struct gpu_limits *limits,
-                       struct error *error) {
-    if (!cuda_has_head_size(program->head_dim))
-        return err_set(error, ERR_INVALID,
-                       "no CUDA kernel has head size %u: sizes are multiples of 16 to 128, and 256",
-                       program->head_dim);
-    if (program->kv_heads == 0 || program->heads % program->kv_heads != 0 ||
-        program->heads / program->kv_heads > CUDA_GROUP_MAX || program->heads == 0)
-        return err_set(error, ERR_INVALID, "no CUDA kernel has %u heads over %u KV heads",
-                       program->heads, program->kv_heads);
-    for (uint32_t i = 0; i < program->rope_count; i++)
-        if (program->rotary_dim[i] == 0 || program->rotary_dim[i] % 2 != 0 ||
-            program->rotary_dim[i] > program->head_dim)
-            return err_set(error, ERR_INVALID, "%u elements of a head of %u turn",
-                           program->rotary_dim[i], program->head_dim);
-    if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
-        return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
-                       program->width, program->ffn, INPUT_ALIGN);
-    if (program->vocab > CUDA_VOCAB_MAX)
-        return err_set(error, ERR_INVALID, "no CUDA kernel draws from %u tokens: at most %u",
-                       program->vocab, CUDA_VOCAB_MAX);
+static enum err check_product(const struct gpu_program *program, uint32_t index,
+                              struct error *error) {
+    const struct gpu_op *op = &program->ops[index];
+    const struct gpu_matrix *matrix = &program->matrices[op->matrix];
+    if (op->to == TO_X || (matrix->rows % PRODUCT_ALIGN != 0 && !is_padded(program, index)))
+        return err_set(error, ERR_INVALID, "a product of %u columns is no multiple of %u",
+                       matrix->rows, PRODUCT_ALIGN);
+    if (op->to == TO_NARROW && matrix->form != GPU_BF16)
+        return err_set(error, ERR_INVALID, "operation %u: rates are kept in bf16 only", index);
+    return OK;
+}
+
+static enum err check_route(const struct gpu_program *program, uint32_t index,
+                            struct error *error) {
+    const struct gpu_op *before = &program->ops[index > 0 ? index - 1 : 0];
+    if (before->kind != OP_MATMUL || program->matrices[before->matrix].form != GPU_BF16)
+        return err_set(error, ERR_INVALID, "operation %u: a router is kept in bf16 only", index);
+    return check_experts(program, &program->ops[index], error);
+}
+
+/* An operation whose result somebody reads. */
+static bool is_for_product(const struct gpu_op *op) {
+    return op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_GATE ||
+           op->kind == OP_PREPARE || op->kind == OP_GATED_NORM;
+}
+
+static enum err check_op(const struct gpu_program *program, uint32_t index,
+                         const struct gpu_limits *limits, struct error *error) {
+    const struct gpu_op *op = &program->ops[index];
+    if (is_for_product(op) && op->next == GPU_NONE)
+        return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", index);
+    switch (op->kind) {
+    case OP_EMBED:
+        return program->matrices[op->matrix].form == GPU_BF16
+                   ? OK
+                   : err_set(error, ERR_INVALID, "an embedding is kept in bf16 only");
+    case OP_NORM:
+        return op->x_scale == 0 || op->add == ADD_NORMED_H
+                   ? OK
+                   : err_set(error, ERR_INVALID, "operation %u: a factor without a norm before it",
+                             index);
+    case OP_MATMUL: return check_product(program, index, error);
+    case OP_HEADS:
+    case OP_ATTENTION:
+        return op->kv_group < GPU_GROUPS_MAX
+                   ? check_heads(program, op, limits->kv_form, error)
+                   : err_set(error, ERR_INVALID, "operation %u: group %u", index, op->kv_group);
+    case OP_GATE:
+        if (op->gate == GATE_CLAMPED)
+            return err_set(error, ERR_INVALID, "operation %u: a clamped gate is of experts alone",
+                           index);
+        return op->gates_inputs ? check_inputs(program, op, error) : OK;
+    case OP_INPUTS: return check_inputs(program, op, error);
+    case OP_ROUTE: return check_route(program, index, error);
+    case OP_EXPERTS: return check_experts(program, op, error);
+    case OP_CONV:
+    case OP_DELTA: return check_recurrent(program, op, error);
+    case OP_ASIDE:
+    case OP_JOIN:
+    case OP_KEEP:
+    case OP_LOGITS:
+    case OP_PREPARE:
+    case OP_GATED_NORM: return OK;
+    case OP_MAMBA:
+    case OP_LATENT_ENTRY:
+    case OP_LATENT_Q:
+    case OP_LATENT:
+    case OP_LATENT_OUT: break;
+    }
+    return err_set(error, ERR_INVALID, "operation %u: no CUDA kernel computes it", index);
+}
+
+static enum err check_limits(const struct gpu_limits *limits, struct error *error) {
     if (limits->rows_max == 0 || limits->rows_max > ROW_BUCKET_MAX ||
         limits->logit_rows_max > limits->rows_max || limits->steps_max == 0 ||
         limits->steps_max > GPU_STEPS_MAX || limits->group_count > GPU_GROUPS_MAX)
@@ -145,5 +188,20 @@ enum err program_check(const struct gpu_program *program, const struct gpu_limit
         return err_set(error, ERR_INVALID, "states are kept in float32 or bf16 only");
     if (limits->kv_form != GPU_BF16 && limits->kv_form != GPU_E4M3)
         return err_set(error, ERR_INVALID, "a KV cache is kept in bf16 or e4m3 only");
-    return check_matrices(program, error);
+    return OK;
+}
+
+enum err program_check(const struct gpu_program *program, const struct gpu_limits *limits,
+                       struct error *error) {
+    if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
+        return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
+                       program->width, program->ffn, INPUT_ALIGN);
+    if (program->vocab > CUDA_VOCAB_MAX)
+        return err_set(error, ERR_INVALID, "no CUDA kernel draws from %u tokens: at most %u",
+                       program->vocab, CUDA_VOCAB_MAX);
+    enum err err = check_limits(limits, error);
+    if (err == OK) err = check_matrices(program, error);
+    for (uint32_t i = 0; i < program->op_count && err == OK; i++)
+        err = check_op(program, i, limits, error);
+    return err;
 }

@@ -2,7 +2,7 @@
 
 /* The operations ROUTE and EXPERTS (experts.h), and the room that they need. */
 
-#include "gpu/cuda/plugin_internal.h"
+#include "gpu/cuda/plugin_walk.h"
 
 #include <assert.h>
 
@@ -101,6 +101,7 @@ enum err walk_route(struct walk *walk, const struct card_op *op, struct error *e
                                                                   : CUDA_SCORES_SOFTMAX,
                                     .bias = logits->bias,
                                     .choice_bias = experts->choice_bias,
+                                    .expert_scale = experts->expert_scale,
                                     .groups = experts->groups,
                                     .groups_kept = experts->groups_used,
                                     .groups_by_best = experts->groups_by_best,
@@ -108,7 +109,7 @@ enum err walk_route(struct walk *walk, const struct card_op *op, struct error *e
                                     .scale = experts->scale > 0 ? experts->scale : 1,
                                     .to = *order};
     enum err err = cuda_route(&call, gpu->compute, error);
-    if (err != OK) return err;
+    if (err != OK || op->op.next == GPU_NONE) return err; /* a norm of their own prepares */
     return in_form(gpu, gpu->matrices[op->op.next].form, &normed, gpu->program.width, walk->rows,
                    gpu->experts.in, gpu->row_scales[walk->scale_turn++ % 2], &walk->prepared,
                    error);

@@ -15,7 +15,7 @@
  * OP_KEEP and the operations behind it, the attention of the last layer among them, are launched
  * one by one: their rows are those with logits, whose number has no bucket. */
 
-#include "gpu/cuda/plugin_internal.h"
+#include "gpu/cuda/plugin_walk.h"
 
 #include <assert.h>
 #include <cuda_runtime_api.h>

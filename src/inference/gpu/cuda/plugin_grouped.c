@@ -3,7 +3,7 @@
 /* Matrices of GPU_BLOCKS whose parts are codes in groups (grouped.h): which product of theirs is
  * computed from the codes, and its launches. */
 
-#include "gpu/cuda/plugin_internal.h"
+#include "gpu/cuda/plugin_walk.h"
 
 #include <assert.h>
 

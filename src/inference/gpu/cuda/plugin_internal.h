@@ -10,15 +10,17 @@
  *     plugin_forms.c    errors of CUDA, and a form's bytes, code and format
  *     plugin_free.c     the free memory of a GPU that is not open
  *     plugin_memory.c   the arena, and the blocks that carry arrays to the GPU
- *     plugin_prepare.c  sizes, ledger, vectors
+ *     plugin_prepare.c  sizes, ledger, buffers
  *     plugin_fill.c     rows of a file become codes
  *     plugin_warm.c     algorithms of products, a first run of all kernels
  *     plugin_step.c     a step's arrays, submit
- *     plugin_walk.c     operations become kernels
+ *     plugin_vectors.c  weights and vectors find their places
+ *     plugin_walk.c     operations become kernels (plugin_walk.h)
  *     plugin_experts.c  those of experts
  *     plugin_recurrent.c
  *                       those of layers with a state
  *     plugin_grouped.c  products with codes of four bits
+ *     plugin_side.c     parts of tokens, and experts beside a feed-forward
  *     plugin_graph.c    steps as graphs
  *     plugin_sample.c   draws and answers
  *     plugin_result.c   wait, logits, counters
@@ -130,7 +132,8 @@ struct card_matrix {
 /* An operation whose vectors lie on the GPU. */
 struct card_op {
     struct gpu_op op;
-    struct cuda_weights weight; /* NORM: of op.weight */
+    struct cuda_weights weight; /* NORM: of op.weight, or ones; likewise of EMBED with a reader */
+    bool is_bare;               /* NORM: op.weight was NULL */
 };
 
 /* Keys and values of one place of a page. */
@@ -224,24 +227,6 @@ struct recurrent_room {
     size_t state_stride, tail_stride; /* bytes of a place in a layer */
 };
 
-/* The state between two operations. */
-struct walk {
-    struct gpu *gpu;
-    struct flight *flight;
-    uint32_t rows;
-    bool is_kept;     /* behind KEEP */
-    bool is_gated;    /* the gate that comes next was computed with its product */
-    bool is_replayed; /* launches go to a graph, which has the products */
-    float *x;
-    void *q;
-    void *attended;
-    const uint32_t *kept_rows; /* rows of wide that go with the kept ones; NULL: they are alike */
-    struct cuda_product product[TO_SHARED + 1]; /* by enum op_to: the last one there */
-    struct cuda_rows prepared;
-    struct cuda_rows normed; /* what the last NORM left */
-    uint32_t scale_turn;     /* row_scales that the next result gets */
-};
-
 /* The operations before OP_KEEP of a step of up to `rows` rows. */
 struct graph {
     uint32_t rows; /* a bucket */
@@ -306,7 +291,7 @@ struct gpu {
 
     float *x, *x_kept; /* (rows, width) */
     void *h;           /* (bucket, width) bf16 or int32 */
-    void *wide;        /* (bucket, max(q | k | v, 2 ffn)) bf16 or int32 */
+    void *wide;        /* (bucket, max(q | k | v, 2 ffn, all parts of a token)) bf16 or int32 */
     void *narrow;      /* (bucket, rates, or 1 of a shared expert) bf16 */
     size_t h_bytes, wide_bytes, narrow_bytes;
     void *q,
@@ -315,6 +300,8 @@ struct gpu {
     void *codes;    /* (bucket, widest input of a product) */
     uint16_t *unpacked;   /* (rows_padded, cols) the largest matrix of GPU_BLOCKS, or NULL */
     float *row_scales[2]; /* (bucket) scales for codes, by turns */
+    uint16_t *inputs;     /* (row_bucket, input_layers, input_width) bf16, or NULL */
+    uint16_t *side;       /* (row_bucket, width) bf16: what ASIDE left, or NULL */
     struct cuda_grouped_rows grouped; /* (row_bucket) rows for products with codes in groups */
     struct experts_room experts;
     struct recurrent_room recurrent;
@@ -381,50 +368,23 @@ enum err plugin_run_op(struct gpu *gpu, const struct gpu_op_call *call,
 enum err plugin_counters_read(struct gpu *gpu, struct gpu_counters *ret_counters,
                               struct error *error) MUST_CHECK;
 
+/* ---- plugin_vectors.c ---- */
+
+/* A layout is made twice: once to count, once to place. */
+struct layout {
+    struct gpu *gpu;
+    const struct gpu_program *program; /* with the host's vectors */
+    struct memory memory;
+    int code; /* a cudaError: the first one */
+};
+/* Room for all matrices, copies of the vectors, and the angles of all positions. */
+void vectors_place(struct layout *layout);
+
 /* ---- plugin_check.c ---- */
 
 /* ERR_INVALID for a program or limits that no kernel is made for. */
 enum err program_check(const struct gpu_program *program, const struct gpu_limits *limits,
                        struct error *error) MUST_CHECK;
-
-/* ---- plugin_experts.c ---- */
-
-/* The room for the program's experts; none without them. */
-void experts_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
-enum err walk_route(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
-enum err walk_experts(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
-
-/* ---- plugin_recurrent.c ---- */
-
-/* The room for the program's recurrent layers; none without them. */
-void recurrent_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
-/* Bytes of a sequence's state in all layers. */
-size_t recurrent_state_bytes(const struct gpu *gpu);
-/* Puts the items of a step into the flight's block. */
-void recurrent_put(struct gpu *gpu, struct flight *flight, const struct gpu_step *step);
-/* A product without its first columns. */
-struct cuda_product product_columns(const struct cuda_product *product, uint32_t first);
-enum err walk_conv(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
-enum err walk_delta(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
-enum err walk_gated_norm(struct walk *walk, const struct card_op *op,
-                         struct error *error) MUST_CHECK;
-enum err walk_prepare(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
-
-/* ---- plugin_grouped.c ---- */
-
-/* Bytes of a part of GPU_BLOCKS. */
-size_t blocks_part_bytes(enum tensor_type type, uint32_t rows, uint32_t cols);
-/* A part as codes in groups; kind GROUPED_NOT: its rows are as in the file. */
-struct cuda_grouped part_weights(const struct card_matrix *matrix, const struct card_blocks *part);
-/* How a product with a matrix is computed: from its codes, or by cuBLASLt. The same for all rows of
- * a bucket. */
-enum grouped_way { GROUPED_UNPACKED, GROUPED_FEW, GROUPED_MANY };
-enum grouped_way matrix_way(const struct gpu *gpu, const struct card_matrix *matrix, uint32_t rows);
-/* The room for the program's rows as codes in groups. */
-void grouped_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
-/* y (rows, stride) bf16 = the prepared rows by the matrix. */
-enum err walk_grouped(struct walk *walk, const struct card_matrix *matrix, enum grouped_way way,
-                      uint16_t *y, size_t stride, struct error *error) MUST_CHECK;
 
 /* ---- plugin_fill.c ---- */
 
@@ -443,27 +403,6 @@ enum err step_put(struct gpu *gpu, struct flight *flight, const struct gpu_step 
 /* In a careful step the host waits here for what it started, whose name an error then has. */
 enum err step_await(const struct gpu *gpu, const struct flight *flight, const char *what,
                     struct error *error) MUST_CHECK;
-
-/* ---- plugin_walk.c ---- */
-
-void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight);
-/* Whether a product of so many rows is one of scaled.h, and how it ends: the same for all rows of a
- * bucket, since products of cuBLASLt are timed by buckets. */
-bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t rows,
-                    enum cuda_ending *ret_ending);
-/* Rows of bf16 in the form of the next product. */
-enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
-                           struct error *error) MUST_CHECK;
-/* The widest product into `to`, and its largest sums, in bytes per row. */
-size_t product_bytes(const struct gpu_program *program, enum op_to to);
-/* The buffer of a product that is no logits. */
-void *product_buffer(const struct gpu *gpu, enum op_to to);
-enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
-/* Operations first..end-1, with an event behind each when they are measured. An error has the name
- * of its operation, one that the GPU finds later in a careful step alone. */
-enum err walk_ops(struct walk *walk, uint32_t first, uint32_t end, struct error *error) MUST_CHECK;
-/* All operations of the step that was put. */
-enum err walk_all(struct gpu *gpu, struct flight *flight, struct error *error) MUST_CHECK;
 
 /* ---- plugin_graph.c ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gpu/cuda/plugin_internal.h"
+#include "gpu/cuda/plugin_walk.h"
 
 #include <assert.h>
 #include <cuda_runtime_api.h>
@@ -55,13 +55,23 @@ static struct cuda_product product_at(const void *sums, size_t stride) {
 
 /* ---- before and behind the operation ---- */
 
-static size_t q_width_of(const struct gpu *gpu) {
-    return (size_t)gpu->program.heads * gpu->program.head_dim;
+/* The heads of the operation's layer, of which HEADS stands there or before. */
+static const struct gpu_op *heads_of(const struct one *one) {
+    const struct card_op *op = one->op;
+    while (op > one->gpu->ops && op->op.kind != OP_HEADS) op--;
+    return &op->op;
 }
 
-static size_t qkv_width_of(const struct gpu *gpu) {
-    return q_width_of(gpu) * (gpu->has_output_gate ? 2 : 1) +
-           (size_t)2 * gpu->program.kv_heads * gpu->program.head_dim;
+static size_t q_width_of(const struct one *one) {
+    return (size_t)one->gpu->program.heads * gpu_head_dim(&one->gpu->program, heads_of(one));
+}
+
+static size_t qkv_width_of(const struct one *one) {
+    const struct gpu_program *program = &one->gpu->program;
+    const struct gpu_op *heads = heads_of(one);
+    const size_t kv_width = (size_t)gpu_kv_heads(program, heads) * gpu_head_dim(program, heads);
+    return q_width_of(one) * (one->gpu->has_output_gate ? 2 : 1) +
+           (heads->is_query_only ? 0 : 2 * kv_width);
 }
 
 /* A row of wide in a recurrent layer. */
@@ -83,7 +93,9 @@ static void put_prepared(struct one *one) {
     uint32_t maker = one->call->op;
     while (maker > 0 && gpu->ops[maker].op.next != one->op->op.matrix) maker--;
     switch (gpu->ops[maker].op.kind) {
-    case OP_GATE: put_rows(one, one->call->wide, 2 * width, width); break;
+    case OP_GATE:
+        put_rows(one, one->call->wide, (gpu->ops[maker].op.gates_inputs ? 1 : 2) * width, width);
+        break;
     case OP_ATTENTION:
     case OP_GATED_NORM: put_rows(one, one->call->attended, width, width); break;
     case OP_PREPARE:
@@ -137,15 +149,28 @@ static void put_shared(struct one *one) {
     one->walk.product[TO_NARROW] = product_at(gpu->narrow, 1);
 }
 
+/* The products of INPUTS lie where MATMUL left them, and a layer's part where INPUTS did. */
+static void put_inputs(struct one *one) {
+    struct gpu *gpu = one->gpu;
+    const struct gpu_op *op = &one->op->op;
+    if (op->kind == OP_INPUTS)
+        one->walk.product[TO_INPUTS] =
+            product_at(gpu->wide, gpu->matrices[one->op[-1].op.matrix].rows_padded);
+    if (op->kind == OP_GATE && op->gates_inputs && one->call->is_behind_keep)
+        one->walk.kept_rows = one->walk.flight->step.wanted;
+}
+
 static void put_operands(struct one *one) {
     struct gpu *gpu = one->gpu;
     const struct gpu_op_call *call = one->call;
     const struct gpu_program *program = &gpu->program;
-    const size_t q_width = q_width_of(gpu), qkv = qkv_width_of(gpu), both = 2 * one->op->op.width;
+    const size_t q_width = q_width_of(one), qkv = qkv_width_of(one);
+    const size_t both = (one->op->op.gates_inputs ? 1 : 2) * (size_t)one->op->op.width;
     const enum op_kind kind = one->op->op.kind;
     if (kind == OP_NORM || kind == OP_KEEP)
         copy(one, one->walk.x, call->x, one->walk.rows * program->width * sizeof(float));
-    if (kind == OP_NORM && one->op->op.add != ADD_NOTHING) {
+    if ((kind == OP_NORM && one->op->op.add != ADD_NOTHING) || kind == OP_ASIDE ||
+        kind == OP_JOIN) {
         put_bf16(one, gpu->h, program->width, call->h, program->width, program->width);
         one->walk.product[TO_H] = product_at(gpu->h, program->width);
     }
@@ -160,6 +185,7 @@ static void put_operands(struct one *one) {
         one->walk.product[TO_WIDE] = product_at(gpu->wide, qkv);
     }
     put_recurrent(one);
+    put_inputs(one);
     if (kind == OP_MATMUL || kind == OP_LOGITS) put_prepared(one);
     if (kind == OP_ROUTE) put_route(one);
     if (kind == OP_EXPERTS) put_shared(one);
@@ -174,6 +200,7 @@ static float *bias_of(struct one *one, size_t width) {
 static void get_product(struct one *one) {
     const struct cuda_product *product = &one->walk.product[one->op->op.to];
     const struct card_matrix *matrix = &one->gpu->matrices[one->op->op.matrix];
+    if (one->op->op.to == TO_INPUTS) return; /* they stay here, as what INPUTS makes of them */
     float *to = one->op->op.to == TO_H        ? one->call->h
                 : one->op->op.to == TO_NARROW ? one->call->narrow
                 : one->op->op.to == TO_SHARED ? one->call->shared
@@ -195,7 +222,7 @@ static void get_product(struct one *one) {
 
 /* The gates of the kept rows move to the front with their queries. */
 static void keep_wide(struct one *one) {
-    const size_t q_width = q_width_of(one->gpu), qkv = qkv_width_of(one->gpu);
+    const size_t q_width = q_width_of(one), qkv = qkv_width_of(one);
     float *wide = one->call->wide;
     const struct gpu_step *step = one->call->step;
     for (uint32_t i = 0; wide && i < step->wanted_count; i++)
@@ -207,15 +234,16 @@ static void get_results(struct one *one) {
     struct gpu *gpu = one->gpu;
     const struct gpu_op_call *call = one->call;
     const struct gpu_program *program = &gpu->program;
-    const size_t q_width = q_width_of(gpu), qkv = qkv_width_of(gpu), rows = one->walk.rows;
+    const size_t q_width = q_width_of(one), qkv = qkv_width_of(one), rows = one->walk.rows;
     const struct cuda_rows *prepared = &one->walk.prepared;
     const size_t state = program->recurrent.width;
     switch (one->op->op.kind) {
-    case OP_EMBED: copy(one, call->x, one->walk.x, rows * program->width * sizeof(float)); break;
+    case OP_EMBED:
     case OP_NORM:
         copy(one, call->x, one->walk.x, rows * program->width * sizeof(float));
-        get_bf16(one, prepared->codes, prepared->stride, call->h, program->width, program->width,
-                 NULL);
+        if (one->op->op.next != GPU_NONE)
+            get_bf16(one, prepared->codes, prepared->stride, call->h, program->width,
+                     program->width, NULL);
         break;
     case OP_MATMUL: get_product(one); break;
     case OP_KEEP:
@@ -230,8 +258,9 @@ static void get_results(struct one *one) {
         get_bf16(one, gpu->attended, q_width, call->attended, q_width, q_width, NULL);
         break;
     case OP_GATE:
-        get_bf16(one, prepared->codes, prepared->stride, call->wide, (size_t)2 * one->op->op.width,
-                 one->op->op.width, NULL);
+        get_bf16(one, prepared->codes, prepared->stride, call->wide,
+                 (one->op->op.gates_inputs ? 1 : 2) * (size_t)one->op->op.width, one->op->op.width,
+                 NULL);
         break;
     case OP_LOGITS:
         for (size_t i = 0; i < rows; i++)
@@ -239,16 +268,16 @@ static void get_results(struct one *one) {
                  one->walk.flight->logits + i * gpu->logit_stride,
                  program->vocab_rows * sizeof(float));
         break;
-    case OP_ROUTE: break; /* the choice stays here */
+    case OP_ROUTE:
     case OP_INPUTS:
-    case OP_ASIDE:
-    case OP_JOIN:
+    case OP_ASIDE: break; /* what they leave stays here */
     case OP_MAMBA:
     case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:
     case OP_LATENT_OUT: break; /* no program of a GPU has them so far */
     case OP_EXPERTS:
+    case OP_JOIN:
         get_bf16(one, gpu->h, program->width, call->h, program->width, program->width, NULL);
         break;
     case OP_CONV:

@@ -6,7 +6,7 @@
  * step has a list of items: first the rows that are alone in their sequence and save nothing, which
  * are decoded, then the others, which go through chunks. */
 
-#include "gpu/cuda/plugin_internal.h"
+#include "gpu/cuda/plugin_walk.h"
 
 #include <assert.h>
 #include <string.h>

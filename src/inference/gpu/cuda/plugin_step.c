@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gpu/cuda/plugin_internal.h"
+#include "gpu/cuda/plugin_walk.h"
 
 #include <assert.h>
 #include <cuda_runtime_api.h>

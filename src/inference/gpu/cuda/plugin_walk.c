@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "gpu/cuda/plugin_internal.h"
+#include "gpu/cuda/plugin_walk.h"
 
 #include <assert.h>
 #include <cuda_runtime_api.h>
@@ -42,8 +42,7 @@ static bool is_shared(const struct card_op *op) {
     return op->op.kind == OP_GATE && op[1].op.kind == OP_MATMUL && op[1].op.to == TO_SHARED;
 }
 
-/* The rows that the next product reads, in its form. */
-static struct cuda_rows rows_for(struct walk *walk, const struct card_op *op) {
+struct cuda_rows walk_rows_for(struct walk *walk, const struct card_op *op) {
     const struct gpu *gpu = walk->gpu;
     const struct card_matrix *next = matrix_of(walk, op->op.next);
     float *scale = gpu->row_scales[walk->scale_turn++ % 2];
@@ -67,7 +66,18 @@ static enum err walk_embed(struct walk *walk, const struct card_op *op, struct e
         .width = gpu->program.width,
         .rows = walk->rows,
     };
-    return cuda_embed(&call, gpu->compute, error);
+    enum err err = cuda_embed(&call, gpu->compute, error);
+    if (err != OK || op->op.next == GPU_NONE) return err;
+    const struct cuda_norm bare = {
+        .x = walk->x,
+        .x_stride = gpu->program.width,
+        .weight = op->weight,
+        .y = walk_rows_for(walk, op),
+        .width = gpu->program.width,
+        .rows = walk->rows,
+        .is_bare = true,
+    };
+    return cuda_norm(&bare, gpu->compute, error);
 }
 
 static enum err walk_norm(struct walk *walk, const struct card_op *op, struct error *error) {
@@ -76,13 +86,15 @@ static enum err walk_norm(struct walk *walk, const struct card_op *op, struct er
         .x = walk->x,
         .x_stride = gpu->program.width,
         .post = op->op.add == ADD_NORMED_H ? op->op.post : NULL,
+        .x_scale = op->op.x_scale != 0 ? op->op.x_scale : 1,
         .weight = op->weight,
         .width = gpu->program.width,
         .rows = walk->rows,
         .epsilon = gpu->program.eps,
+        .is_bare = op->is_bare,
     };
     if (op->op.add != ADD_NOTHING) call.h = walk->product[TO_H];
-    call.y = walk->normed = rows_for(walk, op);
+    call.y = walk->normed = walk_rows_for(walk, op);
     return cuda_norm(&call, gpu->compute, error);
 }
 
@@ -105,8 +117,8 @@ void *product_buffer(const struct gpu *gpu, enum op_to to) {
     case TO_NARROW: return gpu->narrow;
     case TO_SHARED: return gpu->experts.shared;
     case TO_WIDE:
-    case TO_X:
-    case TO_INPUTS: break; /* program_check refuses the last two */
+    case TO_INPUTS:   /* before the first layer */
+    case TO_X: break; /* program_check refuses it */
     }
     return gpu->wide;
 }
@@ -166,6 +178,10 @@ static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct 
     return cuda_multiply(gpu->products, &call, gpu->compute, error);
 }
 
+static uint32_t q_width_of(const struct gpu *gpu, const struct card_op *op) {
+    return gpu->program.heads * gpu_head_dim(&gpu->program, &op->op);
+}
+
 static enum err walk_heads(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct gpu *gpu = walk->gpu;
     const struct gpu_program *program = &gpu->program;
@@ -174,17 +190,19 @@ static enum err walk_heads(struct walk *walk, const struct card_op *op, struct e
         .in = walk->product[TO_WIDE],
         .rows = walk->rows,
         .heads = program->heads,
-        .kv_heads = program->kv_heads,
-        .head_dim = program->head_dim,
+        .kv_heads = op->op.is_query_only ? 0 : gpu_kv_heads(program, &op->op),
+        .page_heads = gpu_page_heads(program, &op->op),
+        .head_dim = gpu_head_dim(program, &op->op),
         .q_norm = op->op.q_norm,
         .k_norm = op->op.k_norm,
+        .norms_v = op->op.norms_v,
         .epsilon = program->eps,
         .cosines = gpu->cosines[op->op.rope],
         .sines = gpu->sines[op->op.rope],
         .positions = walk->flight->step.positions,
         .rotary_dim = program->rotary_dim[op->op.rope],
         .q = walk->q,
-        .q_stride = (size_t)program->heads * program->head_dim,
+        .q_stride = q_width_of(gpu, op),
         .k = place->k,
         .v = place->v,
         .kv_scales = place->scales,
@@ -193,11 +211,11 @@ static enum err walk_heads(struct walk *walk, const struct card_op *op, struct e
     return cuda_heads(&call, gpu->compute, error);
 }
 
+/* Without `attended` the operation behind it is the attention that reads the queries. */
 static enum err walk_keep(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct gpu *gpu = walk->gpu;
     const size_t x_bytes = gpu->program.width * sizeof(float);
-    const size_t q_width = (size_t)gpu->program.heads * gpu->program.head_dim;
-    const size_t q_bytes = (op->op.attended > 0 ? op->op.attended : q_width) * 2;
+    const size_t q_bytes = (op->op.attended > 0 ? op->op.attended : q_width_of(gpu, op + 1)) * 2;
     struct cuda_keep call = {.from = walk->x,
                              .from_bytes = x_bytes,
                              .from_rows = walk->flight->step.wanted,
@@ -224,15 +242,16 @@ static struct cuda_attention attention_of(const struct walk *walk, const struct 
     const struct gpu *gpu = walk->gpu;
     const struct gpu_program *program = &gpu->program;
     const struct card_place *place = &gpu->places[op->op.kv_place];
-    const size_t q_width = (size_t)program->heads * program->head_dim;
+    const size_t q_width = q_width_of(gpu, op);
     const struct card_step *step = &walk->flight->step;
     return (struct cuda_attention){
         .k = place->k,
         .v = place->v,
         .scales = place->scales,
         .type = place->scales ? CUDA_KV_E4M3 : CUDA_KV_BF16,
-        .kv_heads = program->kv_heads,
-        .head_dim = program->head_dim,
+        .kv_heads = gpu_kv_heads(program, &op->op),
+        .page_heads = gpu_page_heads(program, &op->op),
+        .head_dim = gpu_head_dim(program, &op->op),
         .head_count = program->heads,
         .scale = op->op.scale,
         .softcap = op->op.softcap,
@@ -264,16 +283,18 @@ enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *fr
     }
     const struct cuda_quantise call = {.from = from,
                                        .from_stride = width,
-                                       .y = rows_for(walk, op),
+                                       .y = walk_rows_for(walk, op),
                                        .width = width,
                                        .rows = walk->rows};
     return cuda_quantise(&call, walk->gpu->compute, error);
 }
 
-static enum err gate_output(const struct walk *walk, struct error *error) {
+static enum err gate_output(const struct walk *walk, const struct card_op *op,
+                            struct error *error) {
     const struct gpu_program *program = &walk->gpu->program;
-    const uint32_t q_width = program->heads * program->head_dim;
-    const uint32_t before = q_width + 2 * program->kv_heads * program->head_dim;
+    const uint32_t q_width = q_width_of(walk->gpu, op);
+    const uint32_t kv_width = gpu_kv_heads(program, &op->op) * gpu_head_dim(program, &op->op);
+    const uint32_t before = q_width + 2 * kv_width;
     const struct cuda_output_gate call = {
         .gate = product_columns(&walk->product[TO_WIDE], before),
         .gate_rows = walk->kept_rows,
@@ -300,13 +321,13 @@ static enum err walk_attention(struct walk *walk, const struct card_op *op, stru
     call.is_next |= work->tiles.count > 0;
     if (err == OK) err = cuda_attention_decode(&call, &decode, stream, error);
     if (err == OK) err = cuda_attention_merge(&call, &merges, stream, error);
-    if (err == OK && op->op.is_gated) err = gate_output(walk, error);
+    if (err == OK && op->op.is_gated) err = gate_output(walk, op, error);
     if (err != OK) return err;
-    return walk_prepare_rows(walk, op, walk->attended,
-                             walk->gpu->program.heads * walk->gpu->program.head_dim, error);
+    return walk_prepare_rows(walk, op, walk->attended, q_width_of(walk->gpu, op), error);
 }
 
 static enum err walk_gate(struct walk *walk, const struct card_op *op, struct error *error) {
+    if (op->op.gates_inputs) return walk_gate_inputs(walk, op, error);
     if (walk->is_gated) {
         walk->is_gated = false;
         return walk_prepare_rows(walk, op, walk->gpu->wide, op->op.width, error);
@@ -314,7 +335,7 @@ static enum err walk_gate(struct walk *walk, const struct card_op *op, struct er
     const struct cuda_gate call = {
         .in = walk->product[TO_WIDE],
         .kind = op->op.gate == GATE_SILU ? CUDA_SILU : CUDA_GELU_TANH,
-        .y = rows_for(walk, op),
+        .y = walk_rows_for(walk, op),
         .width = op->op.width,
         .rows = walk->rows,
     };
@@ -358,31 +379,30 @@ enum err walk_op(struct walk *walk, const struct card_op *op, struct error *erro
         [OP_ROUTE] = walk_route,     [OP_EXPERTS] = walk_experts,
         [OP_PREPARE] = walk_prepare, [OP_CONV] = walk_conv,
         [OP_DELTA] = walk_delta,     [OP_GATED_NORM] = walk_gated_norm,
+        [OP_INPUTS] = walk_inputs,   [OP_ASIDE] = walk_side,
+        [OP_JOIN] = walk_side,
     };
     if (walk->rows == 0) return OK;
     return run[op->op.kind](walk, op, error);
 }
 
-/* The product behind a gate, but for a shared expert's, or experts. */
-static bool ends_layer(const struct card_op *ops, uint32_t index) {
-    return ops[index].op.kind == OP_EXPERTS ||
-           (index > 0 && ops[index - 1].op.kind == OP_GATE && ops[index].op.to != TO_SHARED);
+/* Before the first and behind the last layer. */
+static bool is_outside(const struct card_op *ops, uint32_t index, uint32_t count) {
+    const struct gpu_op *op = &ops[index].op;
+    return op->kind == OP_EMBED || op->kind == OP_INPUTS || op->kind == OP_LOGITS ||
+           (op->kind == OP_MATMUL && op->to == TO_INPUTS) ||
+           (index + 1 < count && ops[index + 1].op.kind == OP_LOGITS);
 }
 
-/* Fills *ret_name with what the operation is: "operation 3 (heads of layer 0)". Before the first
- * and behind the last layer there is none. */
+/* Fills *ret_name with what the operation is: "operation 3 (heads of layer 0)". */
 static void name_op(const struct gpu *gpu, uint32_t index, char ret_name[NAME_BYTES]) {
-    const struct card_op *ops = gpu->ops;
-    const char *name = names[ops[index].op.kind];
-    uint32_t layer = 0, layers = 0;
-    for (uint32_t i = 0; i < gpu->program.op_count; i++) {
-        layers += ends_layer(ops, i);
-        layer += i < index && ends_layer(ops, i);
-    }
-    if (ops[index].op.kind == OP_EMBED || layer == layers)
+    const struct gpu_op *op = &gpu->ops[index].op;
+    const char *name = names[op->kind];
+    if (is_outside(gpu->ops, index, gpu->program.op_count))
         (void)snprintf(ret_name, NAME_BYTES, "operation %u (%s)", index, name);
     else
-        (void)snprintf(ret_name, NAME_BYTES, "operation %u (%s of layer %u)", index, name, layer);
+        (void)snprintf(ret_name, NAME_BYTES, "operation %u (%s of layer %u)", index, name,
+                       op->layer);
 }
 
 enum err walk_ops(struct walk *walk, uint32_t first, uint32_t end, struct error *error) {

@@ -25,6 +25,7 @@ extern "C" {
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -65,17 +66,19 @@ struct cuda_weights {
     float plus; /* 0 with float32 */
 };
 
-/* x += h, or x += rms_norm(h) · post; then y = rms_norm(x) · weight. */
+/* x += h, or x = (x + rms_norm(h) · post) · x_scale; then y = rms_norm(x) · weight, or x · weight. */
 struct cuda_norm {
     float *x; /* (rows, x_stride), changed when there is an h */
     size_t x_stride;
     struct cuda_product h;      /* sums NULL: nothing to add */
     const float *post;          /* (width) or NULL */
+    float x_scale;              /* with post */
     struct cuda_weights weight; /* (width) */
     struct cuda_rows y;         /* codes NULL: only the addition */
     uint32_t width;
     uint32_t rows;
     float epsilon;
+    bool is_bare; /* y is x · weight */
 };
 enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream,
                    struct error *error) MUST_CHECK;
@@ -90,6 +93,53 @@ struct cuda_gate {
     uint32_t rows;
 };
 enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream,
+                   struct error *error) MUST_CHECK;
+
+/* y = act(gate) · with, where a row of `in` is the gate alone. */
+struct cuda_gate_with {
+    struct cuda_product in; /* (rows, width) */
+    enum cuda_gate_kind kind;
+    const uint16_t *with; /* (…, with_stride) bf16 */
+    size_t with_stride;
+    const uint32_t *with_rows; /* (rows): row i goes with that row of `with`; NULL: with row i */
+    struct cuda_rows y;
+    uint32_t width; /* a multiple of 8, as the strides, at most CUDA_GATE_WITH_MAX */
+    uint32_t rows;
+};
+#define CUDA_GATE_WITH_MAX 1024u
+enum err cuda_gate_with(const struct cuda_gate_with *call, struct CUstream_st *stream,
+                        struct error *error) MUST_CHECK;
+
+/* What each layer has of a token: for every part of `width` numbers of a row
+ * y = (table[token] · table_scale + rms_norm(in · in_scale) · weight) · √½. */
+struct cuda_inputs {
+    struct cuda_product in; /* (rows, parts · width) */
+    float in_scale;
+    const uint16_t *table; /* (vocabulary, parts · width) bf16 */
+    float table_scale;
+    const int32_t *tokens; /* (rows) as cuda_embed has them */
+    const int32_t *last_token;
+    const float *weight; /* (width) */
+    float epsilon;
+    uint16_t *y;    /* (rows, parts · width) bf16; not the sums */
+    uint32_t width; /* a multiple of 8 */
+    uint32_t parts;
+    uint32_t rows;
+};
+enum err cuda_inputs(const struct cuda_inputs *call, struct CUstream_st *stream,
+                     struct error *error) MUST_CHECK;
+
+/* y = rms_norm(in) · weight + plus. */
+struct cuda_side {
+    struct cuda_product in;
+    const float *weight;  /* (width) */
+    const uint16_t *plus; /* (rows, width) bf16, or NULL */
+    uint16_t *y;          /* (rows, width) bf16; may be the sums themselves */
+    uint32_t width;       /* a multiple of 8 */
+    uint32_t rows;
+    float epsilon;
+};
+enum err cuda_side(const struct cuda_side *call, struct CUstream_st *stream,
                    struct error *error) MUST_CHECK;
 
 /* y = from, in the form of the next product. */
@@ -116,16 +166,18 @@ enum err cuda_output_gate(const struct cuda_output_gate *call, struct CUstream_s
                           struct error *error) MUST_CHECK;
 
 /* Norms and turns q and k and stores k and v. A page of one layer and KV head is 16 tokens of keys,
- * and as many of values, each [16][head_dim]: k, v (pages, kv_heads, 16, head_dim) in bf16, or e4m3
- * with fp16 scales (pages, kv_heads, 2, 16) in a pool of their own, keys' before values'. */
+ * and as many of values, each [16][head_dim]: k, v (pages, page_heads, 16, head_dim) in bf16, or
+ * e4m3 with fp16 scales (pages, page_heads, 2, 16) in a pool of their own, keys' before values'. */
 struct cuda_heads {
     struct cuda_product in; /* a row: q (heads · head_dim), k (kv_heads · head_dim), v likewise */
     uint32_t rows;
     uint32_t heads;
-    uint32_t kv_heads;
-    uint32_t head_dim;         /* a multiple of 8, at most 256 */
+    uint32_t kv_heads;         /* 0: a row is q alone */
+    uint32_t page_heads;       /* heads that a page has room for, at least kv_heads */
+    uint32_t head_dim;         /* a multiple of 8, at most 256; or 512, into pages of bf16 */
     const float *q_norm;       /* (head_dim) or NULL */
     const float *k_norm;       /* (head_dim) or NULL */
+    bool norms_v;              /* v is normed without weights */
     float epsilon;             /* epsilon in both */
     const float *cosines;      /* (positions, rotary_dim / 2) or NULL: nothing turns */
     const float *sines;        /* likewise */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The checks of kernels on a machine without a GPU: emulated FAMILY [--one-in N] [--seed N]
- * [--major N]. TAP. FAMILY is attention, sample, scaled, grouped, experts, recurrent, or rows: norm, gate, heads, embed, pages,
- * quantise and unpack; norm, heads and embed are families of their own as well. With major 9 tiles are those with
+ * [--major N]. TAP. FAMILY is attention, sample, scaled, grouped, experts, recurrent, or rows: norm, gate, heads, side, embed, pages,
+ * quantise and unpack; norm, heads, side and embed are families of their own as well. With major 9 tiles are those with
  * products of warpgroups and norms have their ring, else those of other GPUs. */
 
 #include "../harness.h"
@@ -13,7 +13,7 @@ void harness_open(uint64_t seed);
 void check_attention(void);
 
 static void check_rows(void) {
-    for (auto check : {check_norm, check_gate, check_heads, check_embed, check_pages,
+    for (auto check : {check_norm, check_gate, check_heads, check_side, check_embed, check_pages,
                        check_quantise, check_unpack})
         check();
 }
@@ -25,7 +25,7 @@ static const struct {
     {"attention", check_attention}, {"rows", check_rows},       {"sample", check_sample},
     {"scaled", check_scaled},       {"norm", check_norm},       {"heads", check_heads},
     {"embed", check_embed},         {"experts", check_experts}, {"recurrent", check_recurrent},
-    {"grouped", check_grouped}};
+    {"grouped", check_grouped},     {"side", check_side}};
 
 int main(int count, char **words) {
     uint64_t seed = (uint64_t)time(NULL);

@@ -19,13 +19,13 @@ uint32_t cuda_tile_rows(uint32_t group) {
 
 /* Sums over some keys of a row and head. */
 struct sums {
-    float m, l, o[256];
+    float m, l, o[CUDA_HEAD_WIDE];
 };
 
 /* A key or value of a slot as numbers. */
 static void cached(const struct cuda_attention *call, bool is_value, uint32_t slot, uint32_t head,
                    float *ret_values) {
-    const size_t run = (size_t)(slot / 16) * call->kv_heads + head;
+    const size_t run = (size_t)(slot / 16) * call->page_heads + head;
     const size_t at = (run * 16 + slot % 16) * call->head_dim;
     const void *pool = is_value ? call->v : call->k;
     const uint16_t *scales = call->scales;
@@ -77,7 +77,7 @@ static void add_keys(const struct cuda_attention *call, uint32_t row, uint32_t h
                      struct sums *sums) {
     const uint32_t kv = head / (call->head_count / call->kv_heads), width = call->head_dim;
     const uint16_t *q = (const uint16_t *)call->q + row * call->q_stride + head * width;
-    float value[256];
+    float value[CUDA_HEAD_WIDE];
     if (end > position + 1) end = position + 1;
     if (call->window && position + 1 > call->window && begin < position + 1 - call->window)
         begin = position + 1 - call->window;

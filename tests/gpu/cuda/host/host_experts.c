@@ -94,10 +94,13 @@ enum err cuda_route(const struct cuda_route *call, struct CUstream_st *stream,
     (void)error;
     if (host_record(stream, again_cuda_route, call, sizeof *call, NULL, 0)) return OK;
     const bool is_sigmoid = call->scores == CUDA_SCORES_SIGMOID;
-    assert(call->is_f32 && !call->expert_scale && !(is_sigmoid && call->bias));
+    assert(call->is_f32 && !(is_sigmoid && call->bias));
     assert(is_sigmoid || (call->groups == 0 && !call->choice_bias));
     for (size_t row = 0; row < call->to.rows; row++)
         (is_sigmoid ? choose_by_sigmoid : choose)(call, row);
+    for (size_t pair = 0; call->expert_scale && pair < call->to.rows * (size_t)call->to.each;
+         pair++)
+        call->to.weights[pair] *= call->expert_scale[call->to.chosen[pair]];
     put_in_order(&call->to);
     return OK;
 }

@@ -6,13 +6,13 @@
  * Thread: one. */
 
 #include "base/err.h"
+#include "gpu/cuda/rows.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct CUstream_st;
-struct cuda_product;
 
 float host_from_e4m3(uint8_t code); /* not for NaN */
 uint8_t host_to_e4m3(float value);  /* the nearest code, at most 448 */
@@ -21,6 +21,15 @@ uint8_t host_to_e4m3(float value);  /* the nearest code, at most 448 */
 
 /* A value of a product, whatever its form. */
 float host_sum_at(const struct cuda_product *product, size_t row, size_t column);
+/* Leaves a row of activations in the form of the next product; INT8 changes the values. */
+void host_store(const struct cuda_rows *y, size_t row, float *values, uint32_t width);
+/* The factor of RMSNorm. */
+float host_factor_of(const float *values, uint32_t width, float epsilon);
+
+/* ---- host_gate.c ---- */
+
+/* The activation of a gate times up. */
+float host_gated(enum cuda_gate_kind kind, float gate, float up);
 
 /* ---- host_runtime.c ---- */
 

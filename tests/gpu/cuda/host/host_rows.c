@@ -2,6 +2,7 @@
 
 /* The kernels of gpu/cuda/rows.h, products.h and unpack.h in plain C: right and slow. */
 
+#include "gpu/cuda/attention.h"
 #include "gpu/cuda/products.h"
 #include "gpu/cuda/products_load.h"
 #include "gpu/cuda/products_notes.h"
@@ -80,15 +81,14 @@ static void store_codes(const struct cuda_rows *y, size_t row, const float *valu
     }
 }
 
-/* Leaves a row of activations in the form of the next product; INT8 changes the values. */
-static void store(const struct cuda_rows *y, size_t row, float *values, uint32_t width) {
+void host_store(const struct cuda_rows *y, size_t row, float *values, uint32_t width) {
     float scale = 1;
     if (y->type == CUDA_INT8) mix(values, width, 1);
     if (y->type != CUDA_BF16) y->scale[row] = scale = scale_of(y->type, values, width);
     store_codes(y, row, values, width, scale);
 }
 
-static float factor_of(const float *values, uint32_t width, float epsilon) {
+float host_factor_of(const float *values, uint32_t width, float epsilon) {
     double squares = 0;
     for (uint32_t i = 0; i < width; i++) squares += (double)values[i] * (double)values[i];
     return (float)(1.0 / sqrt(squares / width + (double)epsilon));
@@ -103,41 +103,20 @@ enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, str
         float *x = call->x + row * call->x_stride;
         for (uint32_t i = 0; call->h.sums && i < call->width; i++)
             h[i] = host_sum_at(&call->h, row, i);
-        float factor = call->post ? factor_of(h, call->width, call->epsilon) : 1;
+        float factor = call->post ? host_factor_of(h, call->width, call->epsilon) : 1;
         for (uint32_t i = 0; call->h.sums && i < call->width; i++)
-            x[i] += h[i] * factor * (call->post ? call->post[i] : 1);
-        factor = factor_of(x, call->width, call->epsilon);
+            x[i] = (x[i] + h[i] * factor * (call->post ? call->post[i] : 1)) *
+                   (call->post ? call->x_scale : 1);
+        factor = call->is_bare ? 1 : host_factor_of(x, call->width, call->epsilon);
         for (uint32_t i = 0; i < call->width; i++) {
             float weight = call->weight.is_bf16
                                ? bf16_to_f32(((const uint16_t *)call->weight.at)[i])
                                : ((const float *)call->weight.at)[i];
             y[i] = x[i] * factor * (weight + call->weight.plus);
         }
-        store(&call->y, row, y, call->width);
+        host_store(&call->y, row, y, call->width);
     }
     free(h);
-    free(y);
-    return OK;
-}
-
-static float gated(enum cuda_gate_kind kind, float gate, float up) {
-    float gelu = 0.5f * gate * (1 + tanhf(0.79788456f * (gate + 0.044715f * gate * gate * gate)));
-    return up * (kind == CUDA_SILU ? gate / (1 + expf(-gate)) : gelu);
-}
-
-HOST_AGAIN(cuda_gate)
-enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, struct error *error) {
-    (void)error;
-    if (host_refuses_changes()) return err_set(error, ERR_IO, "gate: invalid argument");
-    if (host_record(stream, again_cuda_gate, call, sizeof *call, NULL, 0)) return OK;
-    float *y = malloc(call->width * sizeof *y);
-    for (size_t row = 0; row < call->rows; row++) {
-        for (uint32_t i = 0; i < call->width; i++) {
-            float gate = host_sum_at(&call->in, row, i);
-            y[i] = gated(call->kind, gate, host_sum_at(&call->in, row, call->width + i));
-        }
-        store(&call->y, row, y, call->width);
-    }
     free(y);
     return OK;
 }
@@ -151,7 +130,7 @@ enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *str
     for (size_t row = 0; row < call->rows; row++) {
         for (uint32_t i = 0; i < call->width; i++)
             y[i] = bf16_to_f32(((const uint16_t *)call->from)[row * call->from_stride + i]);
-        store(&call->y, row, y, call->width);
+        host_store(&call->y, row, y, call->width);
     }
     free(y);
     return OK;
@@ -160,7 +139,7 @@ enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *str
 /* A key or value of a slot. */
 static void keep(const struct cuda_heads *call, uint32_t slot, uint32_t head, bool is_value,
                  const float *values) {
-    const size_t run = (size_t)(slot / 16) * call->kv_heads + head;
+    const size_t run = (size_t)(slot / 16) * call->page_heads + head;
     const size_t at = (run * 16 + slot % 16) * call->head_dim;
     void *pool = is_value ? call->v : call->k;
     if (!host_can_store((uintptr_t)pool + at * (call->kv_scales ? 1 : 2))) return;
@@ -176,11 +155,16 @@ static void keep(const struct cuda_heads *call, uint32_t slot, uint32_t head, bo
     }
 }
 
+/* RMSNorm; `weight` may be NULL. */
+static void norm_head(const struct cuda_heads *call, const float *weight, float *head) {
+    const float factor = host_factor_of(head, call->head_dim, call->epsilon);
+    for (uint32_t i = 0; i < call->head_dim; i++) head[i] *= factor * (weight ? weight[i] : 1);
+}
+
 static void turn(const struct cuda_heads *call, size_t row, const float *weight, float *head) {
     const uint32_t half = call->rotary_dim / 2;
     const size_t angle = (size_t)call->positions[row] * half;
-    const float factor = weight ? factor_of(head, call->head_dim, call->epsilon) : 1;
-    for (uint32_t i = 0; weight && i < call->head_dim; i++) head[i] *= factor * weight[i];
+    if (weight) norm_head(call, weight, head);
     for (uint32_t i = 0; i < half; i++) {
         const float a = head[i], b = head[i + half];
         head[i] = a * call->cosines[angle + i] - b * call->sines[angle + i];
@@ -193,14 +177,16 @@ enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
                     struct error *error) {
     (void)error;
     if (host_record(stream, again_cuda_heads, call, sizeof *call, NULL, 0)) return OK;
-    float head[256];
+    float head[CUDA_HEAD_WIDE];
     assert(call->rotary_dim <= call->head_dim && !call->interleaved);
+    assert(call->page_heads >= call->kv_heads && call->head_dim <= CUDA_HEAD_WIDE);
     for (size_t row = 0; row < call->rows; row++)
         for (uint32_t h = 0; h < call->heads + 2 * call->kv_heads; h++) {
             bool is_q = h < call->heads, is_value = h >= call->heads + call->kv_heads;
             for (uint32_t i = 0; i < call->head_dim; i++)
                 head[i] = host_sum_at(&call->in, row, (size_t)h * call->head_dim + i);
             if (!is_value) turn(call, row, is_q ? call->q_norm : call->k_norm, head);
+            if (is_value && call->norms_v) norm_head(call, NULL, head);
             for (uint32_t i = 0; is_q && i < call->head_dim; i++)
                 call->q[row * call->q_stride + h * call->head_dim + i] = bf16_from_f32(head[i]);
             if (!is_q)
@@ -410,7 +396,7 @@ static void end_row(const struct cuda_scaled *call, const struct cuda_product *p
     const uint32_t width = is_gated ? call->outputs / 2 : call->outputs;
     for (size_t i = 0; i < width; i++) {
         float value = host_sum_at(product, row, i);
-        if (is_gated) value = gated(kind, value, host_sum_at(product, row, width + i));
+        if (is_gated) value = host_gated(kind, value, host_sum_at(product, row, width + i));
         ((uint16_t *)call->y)[row * width + i] = bf16_from_f32(value);
     }
 }

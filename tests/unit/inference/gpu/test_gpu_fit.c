@@ -135,6 +135,55 @@ static void experts_are_predicted_as_well(void **state) {
     assert_true(small.ledger.activations > wide.ledger.activations);
 }
 
+/* Gemma-4-E4B: heads of 256 and 512, the last 18 layers without keys, parts of tokens. */
+static struct model_config gemma_4_e4b(void) {
+    struct model_config config = {.architecture = config_architecture(STR("gemma4")),
+                                  .layers = 42,
+                                  .width = 2560,
+                                  .ffn = 10240,
+                                  .heads = 8,
+                                  .kv_heads = 2,
+                                  .head_dim = 256,
+                                  .window = 512,
+                                  .input_width = 256,
+                                  .context_max = 32768,
+                                  .vocab_rows = 262144,
+                                  .token_count = 262144};
+    for (uint32_t i = 0; i < config.layers; i++) {
+        const bool is_full = i % 6 == 5;
+        config.list[i].window = is_full ? 0 : config.window;
+        config.list[i].rope = !is_full;
+        config.list[i].head_dim = is_full ? 512 : 0;
+        config.list[i].kv_from = i < 24 ? 0 : is_full ? 24 : 23;
+    }
+    return config;
+}
+
+static void layers_that_differ_are_predicted_as_well(void **state) {
+    (void)state;
+    struct model_config config = gemma_4_e4b();
+    struct card_fit_options options = {.config = &config,
+                                       .is_tied = true,
+                                       .weights = GPU_BF16,
+                                       .kv = GPU_BF16,
+                                       .memory_bytes = 139 * 1024 * MIB,
+                                       .sequence_tokens = 1024};
+    const struct card_fit is = card_fit_of(&options);
+    /* 7.46 G parameters of 2 bytes, 2.8 G of them parts of tokens, and angles. */
+    assert_in_range(is.ledger.weights / MIB, 14325, 14345);
+    /* Four layers per page, each as wide as one of heads of 512: one group without a window, and
+     * five whose windows have 34 pages. */
+    assert_int_equal(is.ledger.page_bytes, 4 * 2 * 16 * 1024 * 2);
+    assert_int_equal(is.kv_bytes_per_token, (64 + 5 * 34) * is.ledger.page_bytes / 1024);
+    assert_true(is.is_fitting);
+    options.weights = GPU_INT8;
+    const struct card_fit small = card_fit_of(&options);
+    /* All but the embedding and the parts. */
+    assert_in_range((is.ledger.weights - small.ledger.weights) / MIB, 3775, 3795);
+    assert_true(card_fit_has_kernels(&config, GPU_BF16) &&
+                !card_fit_has_kernels(&config, GPU_E4M3));
+}
+
 static void a_shared_expert_takes_its_weights_and_its_rows(void **state) {
     (void)state;
     struct model_config config = qwen3_4b();
@@ -169,6 +218,7 @@ int main(void) {
         cmocka_unit_test(eight_bits_leave_more_sequences),
         cmocka_unit_test(a_window_keeps_few_pages_of_a_long_sequence),
         cmocka_unit_test(experts_are_predicted_as_well),
+        cmocka_unit_test(layers_that_differ_are_predicted_as_well),
         cmocka_unit_test(a_shared_expert_takes_its_weights_and_its_rows),
         cmocka_unit_test(what_does_not_fit_has_no_sequence),
     };

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* plugin_walk: operations become kernels; private to plugin*.c.
+ *
+ * A walk goes through the operations of a step in their order and knows what those before left: the
+ * products, and the rows in the form of the next one. It computes nothing itself, and waits for
+ * nothing but in careful steps.
+ *
+ * Thread: the GPU's one.
+ * Memory: the GPU's; a walk lasts for one step.
+ * Invariant: a walk of as many rows makes the same launches in the same order. */
+
+#include "gpu/cuda/plugin_internal.h"
+
+/* The state between two operations. */
+struct walk {
+    struct gpu *gpu;
+    struct flight *flight;
+    uint32_t rows;
+    bool is_kept;     /* behind KEEP */
+    bool is_gated;    /* the gate that comes next was computed with its product */
+    bool is_replayed; /* launches go to a graph, which has the products */
+    float *x;
+    void *q;
+    void *attended;
+    const uint32_t *kept_rows; /* rows of wide that go with the kept ones; NULL: they are alike */
+    struct cuda_product product[TO_SHARED + 1]; /* by enum op_to: the last one there */
+    struct cuda_rows prepared;
+    struct cuda_rows normed; /* what the last NORM left */
+    uint32_t scale_turn;     /* row_scales that the next result gets */
+};
+
+/* ---- plugin_walk.c ---- */
+
+void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight);
+/* Whether a product of so many rows is one of scaled.h, and how it ends: the same for all rows of a
+ * bucket, since products of cuBLASLt are timed by buckets. */
+bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t rows,
+                    enum cuda_ending *ret_ending);
+/* The rows that the next product reads, in its form. */
+struct cuda_rows walk_rows_for(struct walk *walk, const struct card_op *op);
+/* Rows of bf16 in the form of the next product. */
+enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
+                           struct error *error) MUST_CHECK;
+/* The widest product into `to`, and its largest sums, in bytes per row. */
+size_t product_bytes(const struct gpu_program *program, enum op_to to);
+/* The buffer of a product that is no logits. */
+void *product_buffer(const struct gpu *gpu, enum op_to to);
+enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+/* Operations first..end-1, with an event behind each when they are measured. An error has the name
+ * of its operation, one that the GPU finds later in a careful step alone. */
+enum err walk_ops(struct walk *walk, uint32_t first, uint32_t end, struct error *error) MUST_CHECK;
+/* All operations of the step that was put. */
+enum err walk_all(struct gpu *gpu, struct flight *flight, struct error *error) MUST_CHECK;
+
+/* ---- plugin_experts.c ---- */
+
+/* The room for the program's experts; none without them. */
+void experts_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
+enum err walk_route(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_experts(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+
+/* ---- plugin_recurrent.c ---- */
+
+/* The room for the program's recurrent layers; none without them. */
+void recurrent_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
+/* Bytes of a sequence's state in all layers. */
+size_t recurrent_state_bytes(const struct gpu *gpu);
+/* Puts the items of a step into the flight's block. */
+void recurrent_put(struct gpu *gpu, struct flight *flight, const struct gpu_step *step);
+/* A product without its first columns. */
+struct cuda_product product_columns(const struct cuda_product *product, uint32_t first);
+enum err walk_conv(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_delta(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_gated_norm(struct walk *walk, const struct card_op *op,
+                         struct error *error) MUST_CHECK;
+enum err walk_prepare(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+
+/* ---- plugin_grouped.c ---- */
+
+/* Bytes of a part of GPU_BLOCKS. */
+size_t blocks_part_bytes(enum tensor_type type, uint32_t rows, uint32_t cols);
+/* A part as codes in groups; kind GROUPED_NOT: its rows are as in the file. */
+struct cuda_grouped part_weights(const struct card_matrix *matrix, const struct card_blocks *part);
+/* How a product with a matrix is computed: from its codes, or by cuBLASLt. The same for all rows of
+ * a bucket. */
+enum grouped_way { GROUPED_UNPACKED, GROUPED_FEW, GROUPED_MANY };
+enum grouped_way matrix_way(const struct gpu *gpu, const struct card_matrix *matrix, uint32_t rows);
+/* The room for the program's rows as codes in groups. */
+void grouped_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
+/* y (rows, stride) bf16 = the prepared rows by the matrix. */
+enum err walk_grouped(struct walk *walk, const struct card_matrix *matrix, enum grouped_way way,
+                      uint16_t *y, size_t stride, struct error *error) MUST_CHECK;
+
+/* ---- plugin_side.c ---- */
+
+/* The room for parts of tokens and for what ASIDE leaves; none without them. */
+void side_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
+enum err walk_inputs(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_gate_inputs(struct walk *walk, const struct card_op *op,
+                          struct error *error) MUST_CHECK;
+/* ASIDE and JOIN. */
+enum err walk_side(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
