@@ -44,6 +44,13 @@ static const struct world_traits shapes[] = {
     {"convolutions", 32, 48, 4, 2, 16, 1.0f, .has_head = true, .tolerance = 1e-4, .recurrent = 6},
     {"a convolution first, post norms, window", 32, 48, 4, 2, 16, 1.0f, .window = 20,
      .has_post = true, .is_gelu = true, .tolerance = 1e-4, .recurrent = 1},
+    {"heads of two sizes, shared keys, parts of tokens", 32, 48, 4, 2, 16, 1.0f, .window = 20,
+     .has_post = true, .has_head_norms = true, .is_gelu = true, .has_head = true, .tolerance = 1e-4,
+     .wide_dim = 32, .wide_kv_heads = 1, .norms_v = true, .shares_keys = true, .input_width = 8,
+     .x_scale = 0.7f},
+    {"experts beside a feed-forward", 32, 24, 4, 2, 16, 1.0f, .window = 20, .has_post = true,
+     .is_gelu = true, .has_head = true, .tolerance = 1e-4, .experts = 6, .used = 2, .wide_dim = 32,
+     .wide_kv_heads = 2, .norms_v = true, .x_scale = 0.7f, .has_both = true},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 

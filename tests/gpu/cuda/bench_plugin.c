@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Milliseconds per step of four models' shapes, with random weights: 510 sequences decode at
+/* Milliseconds per step of models' shapes, with random weights: 510 sequences decode at
  * contexts of 500 to 1,100 tokens and two prompts run, 1,313 rows in all; 288 tokens are shared by
  * all. Then that step sampled, beside greedy; steps of few sequences, with graphs and kernel by
  * kernel; and the time of a step against its rows. */
@@ -42,6 +42,12 @@
 #define CHANNELS (2 * KEY_HEADS * STATE_DIM + STATE_WIDTH)
 #define TAPS 4u
 #define MATRICES_PER_LAYER 9u
+#define WIDE_DIM 512u /* Gemma 4: heads of each sixth layer, which has no window */
+#define WIDE_PERIOD 6u
+#define WINDOW 512u
+#define OWN_KEYS 24u    /* layers with keys of their own, the first ones */
+#define PART_WIDTH 256u /* part of a token for each layer */
+#define MATRICES_AROUND 3u
 
 static const struct shape {
     const char *name;
@@ -52,33 +58,38 @@ static const struct shape {
     bool has_states;        /* three layers of four are Gated DeltaNet, the others have a gate */
     enum gpu_form state_form;
     bool has_shared;
+    bool is_gemma_4; /* E4B: layers that differ, and parts of tokens */
 } shapes[] = {
     {"Llama-3.2-1B", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_BF16, GPU_BF16, 0, 0, false,
-     GPU_F32, false},
+     GPU_F32, false, false},
     {"Llama-3.2-1B e4m3", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_E4M3, GPU_E4M3, 0, 0, false,
-     GPU_F32, false},
+     GPU_F32, false, false},
     {"Qwen3-4B", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_BF16, GPU_BF16, 0, 0, false, GPU_F32,
-     false},
+     false, false},
     {"Qwen3-4B e4m3", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_E4M3, GPU_E4M3, 0, 0, false,
-     GPU_F32, false},
+     GPU_F32, false, false},
     {"Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_BF16, GPU_E4M3, 0, 0, false,
-     GPU_F32, false},
+     GPU_F32, false, false},
     {"Llama-3.1-8B int8", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_INT8, GPU_E4M3, 0, 0,
-     false, GPU_F32, false},
+     false, GPU_F32, false, false},
     {"30B-A3B, 12 layers", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_BF16, GPU_BF16, 128, 8,
-     false, GPU_F32, false},
+     false, GPU_F32, false, false},
     {"30B-A3B int8, 12", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_INT8, GPU_E4M3, 128, 8, false,
-     GPU_F32, false},
+     GPU_F32, false, false},
     {"30B-A3B e4m3, 12", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_E4M3, GPU_E4M3, 128, 8, false,
-     GPU_F32, false},
+     GPU_F32, false, false},
     {"Qwen3.5-4B", 32, 2560, 9216, 16, 4, 256, 248320, true, GPU_BF16, GPU_BF16, 0, 0, true,
-     GPU_F32, false},
+     GPU_F32, false, false},
     {"Qwen3.5-4B bf16 states", 32, 2560, 9216, 16, 4, 256, 248320, true, GPU_BF16, GPU_BF16, 0, 0,
-     true, GPU_BF16, false},
+     true, GPU_BF16, false, false},
     {"Qwen3.5-35B-A3B, 12 layers", 12, 2048, 512, 16, 2, 256, 248320, true, GPU_BF16, GPU_BF16, 256,
-     8, true, GPU_BF16, true},
+     8, true, GPU_BF16, true, false},
     {"Qwen3.5-35B-A3B int8, 12", 12, 2048, 512, 16, 2, 256, 248320, true, GPU_INT8, GPU_E4M3, 256,
-     8, true, GPU_BF16, true},
+     8, true, GPU_BF16, true, false},
+    {"Gemma-4-E4B", 42, 2560, 10240, 8, 2, 256, 262144, true, GPU_BF16, GPU_BF16, 0, 0, false,
+     GPU_F32, false, true},
+    {"Gemma-4-E4B int8", 42, 2560, 10240, 8, 2, 256, 262144, true, GPU_INT8, GPU_BF16, 0, 0, false,
+     GPU_F32, false, true},
 };
 
 struct bench {
@@ -87,7 +98,7 @@ struct bench {
     struct gpu *gpu;
     struct gpu_matrix *matrices;
     struct gpu_op *ops;
-    float *vector, *frequencies;
+    float *vector, *frequencies[2];
     struct gpu_program program;
     struct gpu_limits limits;
     struct plan_attention *plan;
@@ -129,6 +140,10 @@ static void append_norm(struct bench *bench, uint32_t next, bool is_first) {
     struct gpu_op *op = append(bench, OP_NORM, GPU_NONE, next);
     op->weight = bench->vector;
     op->add = is_first ? ADD_NOTHING : ADD_H;
+    if (!bench->shape->is_gemma_4 || is_first) return;
+    op->add = ADD_NORMED_H;
+    op->post = bench->vector;
+    op->x_scale = 0.9f;
 }
 
 static uint32_t add_matrix(struct bench *bench, uint32_t rows, uint32_t cols, enum gpu_form form) {
@@ -145,6 +160,39 @@ static void append_gated(struct bench *bench) {
     append(bench, OP_MATMUL, gate_up, GPU_NONE)->to = TO_WIDE;
     append(bench, OP_GATE, GPU_NONE, down)->width = s->ffn;
     append(bench, OP_MATMUL, down, GPU_NONE)->to = TO_H;
+}
+
+/* All layers' parts of the tokens. */
+static void append_inputs(struct bench *bench, struct gpu_op *embed) {
+    const struct shape *s = bench->shape;
+    const uint32_t all = s->layers * PART_WIDTH;
+    if (!s->is_gemma_4) return;
+    const uint32_t table = add_matrix(bench, s->vocab, all, GPU_BF16);
+    const uint32_t projection = add_matrix(bench, all, s->width, s->form);
+    embed->next = projection;
+    append(bench, OP_MATMUL, projection, GPU_NONE)->to = TO_INPUTS;
+    struct gpu_op *inputs = append(bench, OP_INPUTS, table, GPU_NONE);
+    inputs->weight = bench->vector;
+    inputs->width = PART_WIDTH;
+    inputs->scale = 16;
+    bench->program.input_width = PART_WIDTH;
+    bench->program.input_layers = s->layers;
+}
+
+/* The layer's part of the token. */
+static void append_part(struct bench *bench, uint32_t layer) {
+    const struct shape *s = bench->shape;
+    const uint32_t in = add_matrix(bench, PART_WIDTH, s->width, s->form);
+    const uint32_t out = add_matrix(bench, s->width, PART_WIDTH, s->form);
+    append_norm(bench, in, false);
+    bench->ops[bench->program.op_count - 1].weight = NULL;
+    append(bench, OP_MATMUL, in, GPU_NONE)->to = TO_WIDE;
+    struct gpu_op *gate = append(bench, OP_GATE, GPU_NONE, out);
+    gate->gate = GATE_GELU_TANH;
+    gate->layer = layer;
+    gate->width = PART_WIDTH;
+    gate->gates_inputs = true;
+    append(bench, OP_MATMUL, out, GPU_NONE)->to = TO_H;
 }
 
 /* A shared expert as wide as one of the others, with a factor. */
@@ -208,21 +256,32 @@ static void append_state(struct bench *bench, uint32_t layer) {
 
 static void append_attention(struct bench *bench, uint32_t layer) {
     const struct shape *s = bench->shape;
-    const uint32_t q_width = s->heads * s->head_dim;
-    const uint32_t place = s->has_states ? layer / 4 : layer, gate = s->has_states ? q_width : 0;
-    uint32_t qkv =
-        add_matrix(bench, q_width + gate + 2 * s->kv_heads * s->head_dim, s->width, s->form);
+    const bool is_wide = s->is_gemma_4 && layer % WIDE_PERIOD == WIDE_PERIOD - 1;
+    const bool is_query_only = s->is_gemma_4 && layer >= OWN_KEYS;
+    const uint32_t dim = is_wide ? WIDE_DIM : s->head_dim, q_width = s->heads * dim;
+    const uint32_t gate = s->has_states ? q_width : 0;
+    const uint32_t place = s->has_states   ? layer / 4
+                           : is_query_only ? OWN_KEYS - (is_wide ? 1 : 2)
+                                           : layer;
+    uint32_t qkv = add_matrix(bench, q_width + gate + (is_query_only ? 0 : 2 * s->kv_heads * dim),
+                              s->width, s->form);
     uint32_t output = add_matrix(bench, s->width, q_width, s->form);
     append_norm(bench, qkv, layer == 0);
     append(bench, OP_MATMUL, qkv, GPU_NONE)->to = TO_WIDE;
     struct gpu_op *heads = append(bench, OP_HEADS, GPU_NONE, GPU_NONE);
     heads->q_norm = heads->k_norm = s->has_head_norms ? bench->vector : NULL;
     heads->kv_place = place;
+    heads->head_dim = dim;
+    heads->rope = s->is_gemma_4 && !is_wide;
+    heads->norms_v = s->is_gemma_4;
+    heads->is_query_only = is_query_only;
     if (layer == s->layers - 1) (void)append(bench, OP_KEEP, GPU_NONE, GPU_NONE);
     struct gpu_op *attention = append(bench, OP_ATTENTION, GPU_NONE, output);
     attention->kv_place = place;
     attention->is_gated = s->has_states;
-    attention->scale = 1.0f / sqrtf((float)s->head_dim);
+    attention->head_dim = dim;
+    attention->window = s->is_gemma_4 && !is_wide ? WINDOW : 0;
+    attention->scale = 1.0f / sqrtf((float)dim);
     append(bench, OP_MATMUL, output, GPU_NONE)->to = TO_H;
 }
 
@@ -233,21 +292,37 @@ static void append_layer(struct bench *bench, uint32_t layer) {
         append_experts(bench);
     else
         append_gated(bench);
+    if (s->is_gemma_4) append_part(bench, layer);
+}
+
+/* Those of the widest heads, then of the others. */
+static void make_frequencies(struct bench *bench) {
+    const struct shape *s = bench->shape;
+    const uint32_t dims[2] = {s->is_gemma_4 ? WIDE_DIM : s->head_dim, s->head_dim};
+    for (int t = 0; t < 2; t++) {
+        bench->frequencies[t] = calloc(dims[t] / 2, sizeof *bench->frequencies[t]);
+        for (uint32_t i = 0; i < dims[t] / 2; i++)
+            bench->frequencies[t][i] = powf(500000.0f, -2.0f * (float)i / (float)dims[t]);
+        bench->program.rotary_dim[t] = s->has_states ? dims[t] / 4 : dims[t];
+        bench->program.frequencies[t] = bench->frequencies[t];
+    }
+    bench->program.rope_count = s->is_gemma_4 ? 2 : 1;
 }
 
 static void make_program(struct bench *bench) {
     const struct shape *s = bench->shape;
-    bench->matrices = calloc(1 + MATRICES_PER_LAYER * s->layers, sizeof *bench->matrices);
-    bench->ops = calloc(4 + OPS_PER_LAYER * s->layers, sizeof *bench->ops);
+    bench->matrices =
+        calloc(MATRICES_AROUND + MATRICES_PER_LAYER * s->layers, sizeof *bench->matrices);
+    bench->ops = calloc(6 + OPS_PER_LAYER * s->layers, sizeof *bench->ops);
     bench->vector = calloc(s->width, sizeof *bench->vector);
     bench->small = calloc(TAPS * CHANNELS, sizeof *bench->small);
     for (uint32_t i = 0; i < TAPS * CHANNELS; i++) bench->small[i] = -0.3f;
-    bench->frequencies = calloc(s->head_dim / 2, sizeof *bench->frequencies);
     for (uint32_t i = 0; i < s->width; i++) bench->vector[i] = 1.0f;
-    for (uint32_t i = 0; i < s->head_dim / 2; i++)
-        bench->frequencies[i] = powf(500000.0f, -2.0f * (float)i / (float)s->head_dim);
+    make_frequencies(bench);
     uint32_t embedding = add_matrix(bench, s->vocab, s->width, GPU_BF16);
-    append(bench, OP_EMBED, embedding, GPU_NONE)->scale = 1.0f;
+    struct gpu_op *embed = append(bench, OP_EMBED, embedding, GPU_NONE);
+    embed->scale = 1.0f;
+    append_inputs(bench, embed);
     for (uint32_t i = 0; i < s->layers; i++) append_layer(bench, i);
     append_norm(bench, embedding, false);
     (void)append(bench, OP_LOGITS, embedding, GPU_NONE);
@@ -258,11 +333,10 @@ static void make_program(struct bench *bench) {
     program->ffn = s->ffn;
     program->heads = s->heads;
     program->kv_heads = s->kv_heads;
-    program->head_dim = s->head_dim;
+    program->head_dim = s->is_gemma_4 ? WIDE_DIM : s->head_dim;
+    program->kv_width = s->kv_heads * program->head_dim;
     program->vocab_rows = program->vocab = s->vocab;
     program->eps = 1e-5f;
-    program->rope_count = 1;
-    program->rotary_dim[0] = program->rotary_dim[1] = s->has_states ? s->head_dim / 4 : s->head_dim;
     if (s->has_states)
         program->recurrent = (struct gpu_recurrent_sizes){.layers = s->layers / 4 * 3,
                                                           .taps = TAPS,
@@ -273,7 +347,6 @@ static void make_program(struct bench *bench) {
                                                           .key_dim = STATE_DIM,
                                                           .value_dim = STATE_DIM,
                                                           .eps = 1e-6f};
-    program->frequencies[0] = bench->frequencies;
 }
 
 /* ---- the step ---- */
@@ -385,7 +458,7 @@ static void open_gpu(struct bench *bench, const struct gpu_info *card, enum mode
     const struct shape *s = bench->shape;
     struct error error = {0};
     struct memory_ledger ledger;
-    const uint32_t places = s->has_states ? s->layers / 4 : s->layers;
+    const uint32_t places = s->has_states ? s->layers / 4 : s->is_gemma_4 ? OWN_KEYS : s->layers;
     struct kv_layout layout = {.layers_each = places, .full_groups = 1};
     struct plan_attention_options options = {.layout = &layout,
                                              .heads = s->heads,
@@ -619,7 +692,7 @@ static void bench_shape(const struct gpu_table *table, const struct shape *shape
     free(bench->ops);
     free(bench->vector);
     free(bench->small);
-    free(bench->frequencies);
+    for (int t = 0; t < 2; t++) free(bench->frequencies[t]);
     free(bench);
 }
 

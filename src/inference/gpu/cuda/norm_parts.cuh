@@ -68,8 +68,8 @@ __device__ static inline float add_squares(float squares, const struct numbers<N
     return squares;
 }
 
-/* Leaves x + h, or (x + h · factor · post) · x_scale, in *x and in memory. Two kernels call it and must round
- * alike, so the instructions are named. */
+/* Leaves x + h, or (x + h · factor · post) · x_scale, in *x and in memory. Two kernels call it and
+ * must round alike, so the instructions are named. */
 template <bool POST, int N>
 __device__ static inline void add_place(const struct cuda_norm &call, size_t row, uint32_t at,
                                         const struct numbers<N> &h, float factor,

@@ -71,7 +71,8 @@ enum err walk_side(struct walk *walk, const struct card_op *op, struct error *er
         .rows = walk->rows,
         .epsilon = gpu->program.eps,
     };
-    assert(!is_join || (h->type == CUDA_SUMS_BF16 && h->stride == call.width)); /* of EXPERTS */
+    assert(!is_join ||
+           (h->type == CUDA_SUMS_BF16 && h->stride == call.width)); /* EXPERTS left it */
     if (is_join)
         *h = (struct cuda_product){
             .sums = gpu->h, .type = CUDA_SUMS_BF16, .stride = gpu->program.width};

@@ -66,7 +66,8 @@ struct cuda_weights {
     float plus; /* 0 with float32 */
 };
 
-/* x += h, or x = (x + rms_norm(h) · post) · x_scale; then y = rms_norm(x) · weight, or x · weight. */
+/* x += h, or x = (x + rms_norm(h) · post) · x_scale; then y = rms_norm(x) · weight, or x · weight.
+ */
 struct cuda_norm {
     float *x; /* (rows, x_stride), changed when there is an h */
     size_t x_stride;
