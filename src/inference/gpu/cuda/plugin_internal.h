@@ -337,6 +337,8 @@ size_t form_bytes(enum gpu_form form);
 enum cuda_code code_of(enum gpu_form form);
 /* The product's format; its sums have 4 bytes for logits: float32, or int32 of INT8. */
 enum cuda_format format_of(enum gpu_form form, bool is_logits);
+/* The widest product into `to`, and its largest sums, in bytes per row. */
+size_t product_bytes(const struct gpu_program *program, enum op_to to);
 
 /* ---- plugin_free.c ---- */
 

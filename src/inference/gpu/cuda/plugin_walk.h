@@ -43,8 +43,6 @@ struct cuda_rows walk_rows_for(struct walk *walk, const struct card_op *op);
 /* Rows of bf16 in the form of the next product. */
 enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
                            struct error *error) MUST_CHECK;
-/* The widest product into `to`, and its largest sums, in bytes per row. */
-size_t product_bytes(const struct gpu_program *program, enum op_to to);
 /* The buffer of a product that is no logits. */
 void *product_buffer(const struct gpu *gpu, enum op_to to);
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
