@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models with recurrent layers on a GPU: Gated DeltaNet with gated attention of heads of 256
-(qwen3_5), and short convolutions (lfm2). Over the CUDA plugin's host code with a runtime and
-kernels in plain C (tests/gpu/cuda/host), and over the GPU of the tests, beside the CPU in
+(qwen3_5), short convolutions (lfm2), and Mamba-2. Over the CUDA plugin's host code with a runtime
+and kernels in plain C (tests/gpu/cuda/host), and over the GPU of the tests, beside the CPU in
 float32."""
 import json, pathlib
 
 import pytest
 
-import gguf_of, support
+import gguf_of, support, test_families
 from test_next_families import TINY, cases_of
 
 PLUGIN = pathlib.Path(
@@ -17,6 +17,7 @@ CARD = [
 CPU = ["--device", "cpu", "--reference"]
 TOP = 20
 FAMILIES = ["qwen3_5", "lfm2"]
+MAMBA = "granitemoehybrid"  # its heads of 24 have no CUDA kernel
 # The median over positions of the largest difference of a log-probability; measured: 0.06 and 0.11
 # in bf16, 1.05 and 1.41 in E4M3.
 LIMITS = {"none": 0.2, "fp8": 2.0, "int8": 0.6}
@@ -42,11 +43,11 @@ def line_of(custom_id, ids, **fields):
             "model": "m", "prompt": ids, "temperature": 0, "ignore_eos": True, **fields}}
 
 
-def logprobs_of(folder, family, *arguments, model=None):
+def logprobs_of(folder, family, *arguments, model=None, cases=None):
     """[prompt][position] → {token: log-probability} of the reference's prompts."""
     lines = [
         line_of(str(i), case["ids"], max_tokens=1, prompt_logprobs=TOP)
-        for i, case in enumerate(cases_of(family))]
+        for i, case in enumerate(cases or cases_of(family))]
     answers = run(folder, family, model or TINY / family, lines, *arguments)
     return [[{token: entry["logprob"]
               for token, entry in row.items()}
@@ -67,7 +68,7 @@ def median(card, cpu):
 @pytest.fixture(scope="module")
 def cpu(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cpu")
-    return {family: logprobs_of(folder, family, *CPU) for family in FAMILIES}
+    return {family: logprobs_of(folder, family, *CPU) for family in [*FAMILIES, MAMBA]}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -76,6 +77,18 @@ def test_logits_are_the_cpu_s_whole_and_in_chunks(tmp_path, cpu, family, rows):
     card = logprobs_of(tmp_path, family, *CARD, "--device-plugin", PLUGIN,
                        "--max-num-batched-tokens", rows)
     assert median(card, cpu[family]) <= LIMITS["none"]
+
+
+@pytest.mark.parametrize("family", ["falcon_h1", "nemotron_h"])
+@pytest.mark.parametrize("weights", ["none", "int8"])
+def test_states_beside_attention_and_squares(tmp_path, family, weights):
+    """Falcon-H1's two mixers of a layer and Nemotron-H's layers of one half."""
+    gguf_of.convert(test_families.HERE / family, tmp_path / "model.gguf")
+    same = {"model": tmp_path / "model.gguf", "cases": test_families.cases_of(family)}
+    cpu = logprobs_of(tmp_path, family, *CPU, **same)
+    card = logprobs_of(tmp_path, family, *CARD[:-1], 256, "--device-plugin", PLUGIN,
+                       "--max-num-batched-tokens", 32, "--quantization", weights, **same)
+    assert median(card, cpu) <= LIMITS[weights]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -94,7 +107,7 @@ def test_weights_of_8_bits(tmp_path, cpu, family, weights):
     assert median(card, cpu[family]) <= LIMITS[weights]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, MAMBA])
 @pytest.mark.parametrize("rows", [16, 512])
 def test_the_device_of_the_tests_has_states(tmp_path, cpu, family, rows):
     """tests/gpu/plain_gpu.c, which ends with a sentence where a state is read that nobody wrote."""
@@ -117,8 +130,8 @@ def answers_of(folder, name, family, prompts, *arguments):
     return [answers[str(i)]["choices"][0]["text"] for i in range(len(prompts))], cached
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("plugin", ["host", "plain"])
+@pytest.mark.parametrize("family, plugin", [(family, plugin) for family in FAMILIES
+                                            for plugin in ("host", "plain")] + [(MAMBA, "plain")])
 def test_a_shared_beginning_is_computed_once_and_answers_are_those_of_prompts_alone(
         tmp_path, family, plugin):
     """The state is saved inside a step where the prompts branch, at no block's end, and eight

@@ -304,7 +304,6 @@ def test_embeddings_stay_on_the_cpu(tmp_path, device, status):
 
 
 @pytest.mark.parametrize("family, sentence", [
-    ("granitemoehybrid", "Mamba-2 layers is computed on the CPU only so far: run with --device cpu"),
     ("deepseek_v3", "latent attention is computed on the CPU only so far: run with --device cpu")])
 @pytest.mark.parametrize("device, status", [("auto", 0), ("cuda", 3)])
 def test_what_a_card_does_not_know_stays_on_the_cpu(tmp_path, device, status, family, sentence):

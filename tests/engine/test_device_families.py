@@ -12,9 +12,9 @@ import test_next_families
 from test_families import HERE, SHARED, TINY, cases_of
 
 FAMILIES = [
-    "gemma", "gemma2", "glm4", "glm4_moe", "glm4_moe-norms", "granite", "lfm2_moe", "phi3",
-    "phi3-long", "phi4-mini", "qwen2_5_vl",
-    "qwen3_next", "qwen3_vl", "seed_oss", "smollm3", *SHARED]
+    "falcon_h1", "falcon_h1-norm", "gemma", "gemma2", "glm4", "glm4_moe", "glm4_moe-norms",
+    "granite", "granite4", "lfm2_moe", "nemotron_h", "phi3", "phi3-long", "phi4-mini",
+    "qwen2_5_vl", "qwen3_next", "qwen3_vl", "seed_oss", "smollm3", *SHARED]
 TOP = 20
 # A log-probability's largest difference. Both compute in float32: 1e-5 at most was measured.
 LIMIT = 1e-3

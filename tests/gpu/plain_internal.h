@@ -247,6 +247,7 @@ void plain_open_states(struct gpu *gpu);
 void plain_check_states(struct gpu *gpu, const struct gpu_step *step);
 void plain_conv(struct plain_pass *pass, const struct gpu_op *op);
 void plain_delta(struct plain_pass *pass, const struct gpu_op *op);
+void plain_mamba(struct plain_pass *pass, const struct gpu_op *op);
 void plain_gated_norm(struct plain_pass *pass, const struct gpu_op *op);
 
 /* plain_sample.c */

@@ -138,7 +138,8 @@ static void multiply(const struct plain_pass *pass, uint32_t index, float *y) {
     if (maker == OP_PREPARE && prepared->attended > 0)
         input = pass->attended, stride = prepared->attended;
     if (maker == OP_GATE)
-        input = pass->wide, stride = (prepared->gates_inputs ? 1 : 2) * prepared->width;
+        input = pass->wide,
+        stride = (prepared->gates_inputs || prepared->gate == GATE_RELU2 ? 1 : 2) * prepared->width;
     for (uint32_t j = 0; j < matrix->shape.rows; j++) {
         const float *weights = row_of(matrix, j, gpu->weights);
         for (uint32_t i = 0; i < pass->row_count; i++) {
@@ -326,15 +327,27 @@ static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
         gate_inputs(pass, op);
         return;
     }
+    const uint32_t halves = op->gate == GATE_RELU2 ? 1 : 2, stride = halves * ffn;
     struct gate call = {.gate = pass->wide,
-                        .up = pass->wide + ffn,
-                        .in_stride = 2 * (size_t)ffn,
+                        .up = halves == 2 ? pass->wide + ffn : NULL,
+                        .in_stride = stride,
                         .y = pass->wide,
-                        .y_stride = 2 * (size_t)ffn,
+                        .y_stride = stride,
                         .width = ffn,
                         .rows = pass->row_count};
-    gates[op->gate](&call);
-    prepare_rows(pass, op, pass->wide, ffn, 2 * ffn);
+    for (size_t i = 0; op->gate_factor > 0 && i < (size_t)pass->row_count * ffn; i++)
+        pass->wide[i / ffn * stride + i % ffn] *= op->gate_factor;
+    if (halves == 2)
+        gates[op->gate](&call);
+    else
+        ref_relu2(pass->wide, stride, ffn, pass->row_count);
+    prepare_rows(pass, op, pass->wide, ffn, stride);
+}
+
+static void run_add(struct plain_pass *pass, const struct gpu_op *op) {
+    const size_t count = (size_t)pass->row_count * pass->gpu->program.width;
+    const float factor = op->factor > 0 ? op->factor : 1.0f;
+    for (size_t i = 0; i < count; i++) pass->x[i] += factor * pass->shared[i];
 }
 
 static void run_keep(struct plain_pass *pass, const struct gpu_op *op) {
@@ -401,6 +414,8 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
     case OP_PREPARE: run_prepare(pass, op); return;
     case OP_CONV: plain_conv(pass, op); return;
     case OP_DELTA: plain_delta(pass, op); return;
+    case OP_MAMBA: plain_mamba(pass, op); return;
+    case OP_ADD: run_add(pass, op); return;
     case OP_GATED_NORM:
         plain_gated_norm(pass, op);
         prepare_rows(pass, op, pass->attended, pass->gpu->program.recurrent.width,
@@ -409,7 +424,6 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
     case OP_INPUTS: run_inputs(pass, op); return;
     case OP_ASIDE:
     case OP_JOIN: run_side(pass, op); return;
-    case OP_MAMBA:
     case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:

@@ -27,7 +27,7 @@ static void count_buffers(struct gpu *gpu) {
     struct memory_ledger *ledger = &gpu->ledger;
     uint64_t row = 3ull * program->width + 1 + gpu->wide_width + gpu->attended_width +
                    (uint64_t)program->input_width * program->input_layers +
-                   2ull * program->recurrent.value_heads +
+                   gpu_state_rates(&program->recurrent) +
                    (uint64_t)program->rope_count * program->head_dim;
     uint64_t partial = (uint64_t)program->heads * (program->head_dim + 2);
     ledger->activations = (limits->rows_max * row + limits->partials_max * partial) * sizeof(float);
@@ -92,7 +92,7 @@ static void open_buffers(struct gpu *gpu) {
     gpu->x = room(gpu, rows * program->width, sizeof(float));
     gpu->h = room(gpu, rows * program->width, sizeof(float));
     gpu->wide = room(gpu, rows * gpu->wide_width, sizeof(float));
-    gpu->narrow = room(gpu, rows * (2 * program->recurrent.value_heads + 1), sizeof(float));
+    gpu->narrow = room(gpu, rows * (gpu_state_rates(&program->recurrent) + 1), sizeof(float));
     gpu->shared = room(gpu, rows * program->width, sizeof(float));
     gpu->attended = room(gpu, rows * gpu->attended_width, sizeof(float));
     gpu->inputs = room(gpu, rows * program->input_layers * program->input_width, sizeof(float));

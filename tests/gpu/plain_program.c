@@ -42,7 +42,9 @@ static void copy_vectors(struct gpu *gpu, struct gpu_op *op) {
     recurrent->conv_bias = copy_vector(gpu, recurrent->conv_bias, sizes->channels);
     recurrent->decay = copy_vector(gpu, recurrent->decay, sizes->value_heads);
     recurrent->step_bias = copy_vector(gpu, recurrent->step_bias, sizes->value_heads);
-    recurrent->norm = copy_vector(gpu, recurrent->norm, sizes->value_dim);
+    recurrent->skip = copy_vector(gpu, recurrent->skip, sizes->value_heads);
+    recurrent->norm =
+        copy_vector(gpu, recurrent->norm, sizes->is_mamba ? sizes->width : sizes->value_dim);
     struct gpu_experts *experts = &op->experts;
     if (op->kind == OP_EXPERTS) {
         const uint32_t gate_up = experts->count * 2 * experts->ffn;
@@ -153,14 +155,15 @@ static void check_product(const struct gpu *gpu, uint32_t index) {
         MUST(op->to == TO_WIDE && matrix->rows == op[1].experts.count,
              "operation %u: %u logits of %u experts", index, matrix->rows, op[1].experts.count);
     else if (op->to == TO_NARROW)
-        MUST(matrix->rows == 1 || matrix->rows == 2 * program->recurrent.value_heads,
+        MUST(matrix->rows == 1 || matrix->rows == gpu_state_rates(&program->recurrent),
              "operation %u: %u rates of %u heads", index, matrix->rows,
              program->recurrent.value_heads);
     else
         MUST(op->to == TO_WIDE &&
                  (matrix->rows == plain_heads_of(gpu, op + 1).stride ||
                   (index + 1 < program->op_count && op[1].kind == OP_GATE &&
-                   matrix->rows == (op[1].gates_inputs ? 1 : 2) * op[1].width) ||
+                   matrix->rows ==
+                       (op[1].gates_inputs || op[1].gate == GATE_RELU2 ? 1 : 2) * op[1].width) ||
                   (program->recurrent.layers > 0 && matrix->rows == recurrent_wide(program))),
              "operation %u: %u rows go to %s", index, matrix->rows,
              op->to == TO_WIDE ? "wide" : "x, to which a device never adds");
@@ -191,7 +194,7 @@ static uint32_t last_conv(const struct gpu *gpu, uint32_t index) {
                                                    : GPU_NONE;
 }
 
-/* A layer's CONV, DELTA and GATED_NORM have its vectors and come in this order. */
+/* A layer's CONV, DELTA or MAMBA, and GATED_NORM have its vectors and come in this order. */
 static void check_recurrent(const struct gpu *gpu, uint32_t index) {
     const struct gpu_program *program = &gpu->program;
     const struct gpu_op *op = &program->ops[index];
@@ -199,7 +202,11 @@ static void check_recurrent(const struct gpu *gpu, uint32_t index) {
     const bool has_matrix = sizes->key_heads > 0;
     MUST(op->recurrent.place < sizes->layers && op->recurrent.conv,
          "operation %u: layer %u of %u with a state", index, op->recurrent.place, sizes->layers);
-    MUST(has_matrix == (op->recurrent.decay && op->recurrent.step_bias && op->recurrent.norm),
+    const bool has_end = sizes->is_mamba ? op->recurrent.skip != NULL : op->recurrent.norm != NULL;
+    MUST(has_matrix == (op->recurrent.decay && op->recurrent.step_bias && has_end) &&
+             sizes->is_mamba == (op->recurrent.skip != NULL) &&
+             (op->kind != OP_DELTA || !sizes->is_mamba) &&
+             (op->kind != OP_MAMBA || sizes->is_mamba),
          "operation %u: vectors of a layer with a state", index);
     MUST(has_matrix ? sizes->value_heads % sizes->key_heads == 0 &&
                           sizes->width == sizes->value_heads * sizes->value_dim &&
@@ -225,7 +232,8 @@ static bool has_inputs(const struct gpu_program *program) {
 
 static void check_gate(const struct gpu_program *program, uint32_t index) {
     const struct gpu_op *op = &program->ops[index];
-    MUST(op->gate != GATE_CLAMPED, "operation %u: a clamped gate is of experts alone", index);
+    MUST(op->gate == GATE_SILU || op->gate == GATE_GELU_TANH || op->gate == GATE_RELU2,
+         "operation %u: a gate of experts alone, or none of a device", index);
     MUST(!op->gates_inputs || (has_inputs(program) && op->layer < program->input_layers),
          "operation %u: no parts of tokens for layer %u", index, op->layer);
 }
@@ -265,18 +273,22 @@ static void check_op(struct gpu *gpu, uint32_t index) {
         MUST(op->attended <= gpu->attended_width && op->width <= gpu->wide_width,
              "operation %u keeps rows of %u and %u numbers", index, op->width, op->attended);
         return;
+    case OP_ADD:
+        MUST(index > 0 && op[-1].kind == OP_MATMUL && op[-1].to == TO_SHARED,
+             "operation %u adds no product", index);
+        return;
     case OP_PREPARE:
         MUST(op->next < program->matrix_count, "operation %u prepares nothing", index);
         return;
     case OP_CONV:
     case OP_DELTA:
+    case OP_MAMBA:
     case OP_GATED_NORM: check_recurrent(gpu, index); return;
     case OP_ROUTE:
     case OP_EXPERTS: check_experts(gpu, index); return;
     case OP_INPUTS: check_inputs(program, index); return;
     case OP_ASIDE:
     case OP_JOIN: MUST(op->weight, "operation %u: a norm without weights", index); return;
-    case OP_MAMBA:
     case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:

@@ -124,7 +124,7 @@ static void copy_part(const struct part *part, uint32_t from, uint32_t to) {
 /* Rounds a matrix as it lies in memory. */
 static void round_part(const struct part *part, uint32_t place) {
     const enum gpu_form form = part->pass->gpu->limits.state_form;
-    if (part->op->kind == OP_DELTA) plain_round(form, part_at(part, place), (uint32_t)part->floats);
+    if (part->op->kind != OP_CONV) plain_round(form, part_at(part, place), (uint32_t)part->floats);
 }
 
 static void run_item(const struct part *part, const struct gpu_state_item *from) {
@@ -214,9 +214,57 @@ void plain_delta(struct plain_pass *pass, const struct gpu_op *op) {
     run_items(&part);
 }
 
-void plain_gated_norm(struct plain_pass *pass, const struct gpu_op *op) {
+static void mamba_item(const struct part *part, const struct recurrent_item *item) {
+    const struct plain_pass *pass = part->pass;
+    const struct gpu_recurrent_sizes *sizes = &pass->gpu->program.recurrent;
+    const struct gpu_recurrent *vectors = &part->op->recurrent;
+    const float *b = pass->wide + sizes->width;
+    const struct mamba call = {.x = pass->wide,
+                               .b = b,
+                               .c = b + (size_t)sizes->key_heads * sizes->key_dim,
+                               .xbc_stride = (size_t)sizes->channels + sizes->width,
+                               .dt = pass->narrow,
+                               .dt_stride = sizes->value_heads,
+                               .dt_bias = vectors->step_bias,
+                               .a_log = vectors->decay,
+                               .d = vectors->skip,
+                               .dt_min = sizes->step_min,
+                               .dt_max = sizes->step_max > 0 ? sizes->step_max : INFINITY,
+                               .y = pass->attended,
+                               .y_stride = sizes->width,
+                               .heads = sizes->value_heads,
+                               .groups = sizes->key_heads,
+                               .head_dim = sizes->value_dim,
+                               .state_dim = sizes->key_dim};
+    ref_mamba(&call, item, 0, sizes->value_heads);
+}
+
+static void scale(float *values, size_t count, float factor) {
+    for (size_t i = 0; factor > 0 && i < count; i++) values[i] *= factor;
+}
+
+void plain_mamba(struct plain_pass *pass, const struct gpu_op *op) {
+    struct part part = part_of(pass, op);
+    scale(pass->narrow, (size_t)pass->row_count * pass->gpu->program.recurrent.value_heads,
+          op->gate_factor);
+    part.run = mamba_item;
+    run_items(&part);
+}
+
+/* Without a norm: attended · silu(gate). */
+static void gate_alone(struct plain_pass *pass) {
+    const struct gpu_recurrent_sizes *sizes = &pass->gpu->program.recurrent;
+    for (size_t row = 0; row < pass->row_count; row++) {
+        float *y = pass->attended + row * sizes->width;
+        const float *gate = pass->wide + row * (sizes->channels + sizes->width) + sizes->channels;
+        for (uint32_t i = 0; i < sizes->width; i++) y[i] *= gate[i] / (1.0f + expf(-gate[i]));
+    }
+}
+
+static void norm_states(struct plain_pass *pass, const struct gpu_op *op) {
     const struct gpu_recurrent_sizes *sizes = &pass->gpu->program.recurrent;
     const size_t stride = (size_t)sizes->channels + sizes->width;
+    const uint32_t groups = sizes->is_mamba ? sizes->key_heads : sizes->value_heads;
     ref_gated_norm(&(struct gated_norm){.x = pass->attended,
                                         .x_stride = sizes->width,
                                         .gate = pass->wide + sizes->channels,
@@ -224,8 +272,22 @@ void plain_gated_norm(struct plain_pass *pass, const struct gpu_op *op) {
                                         .weight = op->recurrent.norm,
                                         .y = pass->attended,
                                         .y_stride = sizes->width,
-                                        .width = sizes->value_dim,
-                                        .groups = sizes->value_heads,
+                                        .weight_step = sizes->is_mamba ? sizes->width / groups : 0,
+                                        .width = sizes->width / groups,
+                                        .groups = groups,
                                         .rows = pass->row_count,
-                                        .epsilon = sizes->eps});
+                                        .epsilon = sizes->eps,
+                                        .gate_is_first = op->is_gated});
+}
+
+void plain_gated_norm(struct plain_pass *pass, const struct gpu_op *op) {
+    const struct gpu_recurrent_sizes *sizes = &pass->gpu->program.recurrent;
+    const size_t stride = (size_t)sizes->channels + sizes->width;
+    for (size_t row = 0; row < pass->row_count; row++)
+        scale(pass->wide + row * stride + sizes->channels, sizes->width, op->gate_factor);
+    if (op->recurrent.norm)
+        norm_states(pass, op);
+    else
+        gate_alone(pass);
+    scale(pass->attended, (size_t)pass->row_count * sizes->width, op->factor);
 }

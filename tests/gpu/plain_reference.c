@@ -141,7 +141,7 @@ static void normalise(double *x, uint32_t count, double factor) {
 /* The convolution of channel c at a position, over inputs `apart` numbers apart. */
 static double convolved(const struct world_layer *layer, const double *inputs, size_t apart,
                         uint32_t taps, uint32_t channels, uint32_t position, uint32_t c) {
-    double sum = 0.0;
+    double sum = bias_at(layer->conv_bias, c);
     for (uint32_t i = 0; i < taps && i <= position; i++)
         sum += (double)layer->conv[(size_t)(taps - 1 - i) * channels + c] *
                inputs[(position - i) * apart + c];
@@ -193,6 +193,43 @@ static void delta_row(const struct pass *pass, const struct world_layer *layer, 
     }
 }
 
+/* What a group of heads of Mamba-2 leaves, gated and normed: y (width). */
+static void end_group(const float *weights, const double *gates, uint32_t width, double *y) {
+    double squares = 0.0;
+    for (uint32_t i = 0; i < width; i++) {
+        y[i] *= silu((double)WORLD_STATE_GATE_FACTOR * gates[i]);
+        squares += y[i] * y[i];
+    }
+    for (uint32_t i = 0; i < width; i++)
+        y[i] *= (double)WORLD_STATE_FACTOR * (double)weights[i] / sqrt(squares / width + 1e-6);
+}
+
+/* The same of Mamba-2; the channels are x | B | C. */
+static void mamba_row(const struct pass *pass, const struct world_layer *layer, const double *h,
+                      double *in, double *states, double *y) {
+    const struct world_traits *t = pass->traits;
+    const uint32_t dim = t->state_dim, each = t->v_heads / t->k_heads;
+    for (uint32_t j = 0; j < t->v_heads; j++) {
+        const double dt =
+            (double)WORLD_STEP_FACTOR * product(layer->rates + (size_t)j * t->width, h, t->width);
+        const double step = fmin(fmax(log1p(exp(dt + (double)layer->step_bias[j])), 0.1), 2.0);
+        const double decay = exp(-step * exp((double)layer->decay[j]));
+        const double *x = in + (size_t)j * dim, *b = in + (size_t)(t->v_heads + j / each) * dim;
+        const double *c = b + (size_t)t->k_heads * dim;
+        for (uint32_t p = 0; p < dim; p++) {
+            double *state = states + ((size_t)j * dim + p) * dim, sum = 0.0;
+            for (uint32_t n = 0; n < dim; n++) {
+                state[n] = decay * state[n] + step * x[p] * b[n];
+                sum += state[n] * c[n];
+            }
+            y[(size_t)j * dim + p] = sum + (double)layer->skip[j] * x[p];
+        }
+    }
+    for (uint32_t i = 0; i < t->v_heads; i += each)
+        end_group(layer->state_norm + (size_t)i * dim, in + world_channels(t) + (size_t)i * dim,
+                  each * dim, y + (size_t)i * dim);
+}
+
 /* A convolution takes a row's doubts to the rows behind it that read it. */
 static void carry_doubts(const struct pass *pass, uint32_t taps) {
     for (uint32_t p = pass->doubts ? pass->count : 0; p-- > 1;)
@@ -217,7 +254,7 @@ static void run_state(const struct pass *pass, const struct world_layer *layer) 
             memcpy(in, own, rows * sizeof *in);
             for (uint32_t c = 0; c < channels; c++)
                 in[c] = silu(convolved(layer, pass->qkv, rows, 4, channels, p, c));
-            delta_row(pass, layer, pass->h, in, states, y);
+            (t->is_mamba ? mamba_row : delta_row)(pass, layer, pass->h, in, states, y);
         } else { /* before | after | channels; what is convolved takes the place of before */
             for (uint32_t c = 0; c < width; c++) own[c] *= own[2 * width + c];
             for (uint32_t c = 0; c < width; c++)
@@ -234,6 +271,10 @@ static void run_state(const struct pass *pass, const struct world_layer *layer) 
 
 static double activated(const struct world_traits *traits, bool is_expert, double gate, double up) {
     const double limit = (double)WORLD_GATE_LIMIT, alpha = (double)WORLD_GATE_ALPHA;
+    if (traits->is_ungated) {
+        const double inner = (double)WORLD_GATE_FACTOR * fmax(gate, 0.0);
+        return inner * inner * (double)WORLD_ADD_FACTOR;
+    }
     if (is_expert && traits->is_clamped) {
         gate = fmin(gate, limit);
         return (fmax(fmin(up, limit), -limit) + 1.0) * gate / (1.0 + exp(-alpha * gate));

@@ -134,6 +134,11 @@ static uint32_t state_rows(const struct world_traits *t) {
     return world_channels(t) + (t->k_heads > 0 ? 1 : 2) * world_state_width(t);
 }
 
+/* Rows of the product of its rates. */
+static uint32_t rate_rows(const struct world_traits *t) {
+    return (t->is_mamba ? 1 : 2) * t->v_heads;
+}
+
 /* Some heads remember for long. */
 static void make_state(struct world *world, struct world_layer *layer) {
     const struct world_traits *t = &world->traits;
@@ -141,11 +146,15 @@ static void make_state(struct world *world, struct world_layer *layer) {
     layer->output = random_matrix(world, t->width, world_state_width(t));
     layer->conv = random_values(world, (size_t)taps_of(t) * world_channels(t), 0.0, 0.8, false);
     if (t->k_heads == 0) return;
-    layer->rates = random_values(world, (size_t)2 * t->v_heads * t->width, 0.0,
+    layer->rates = random_values(world, (size_t)rate_rows(t) * t->width, 0.0,
                                  1.7 / sqrt((double)t->width), t->form != GPU_F32);
     layer->decay = random_values(world, t->v_heads, -2.5, 1.5, false);
     layer->step_bias = random_values(world, t->v_heads, 0.0, 1.0, false);
-    layer->state_norm = random_values(world, t->state_dim, 1.0, 0.3, false);
+    layer->state_norm =
+        random_values(world, t->is_mamba ? world_state_width(t) : t->state_dim, 1.0, 0.3, false);
+    if (!t->is_mamba) return;
+    layer->conv_bias = random_values(world, world_channels(t), 0.0, 0.3, false);
+    layer->skip = random_values(world, t->v_heads, 1.0, 0.3, false);
 }
 
 static void make_layer(struct world *world, struct world_layer *layer) {
@@ -244,7 +253,7 @@ static void append_norm(struct world *world, const float *weight, uint32_t next,
     op->weight = weight;
     op->next = next;
     op->post = post;
-    op->add = is_first ? ADD_NOTHING : post ? ADD_NORMED_H : ADD_H;
+    op->add = is_first || op[-1].kind == OP_ADD ? ADD_NOTHING : post ? ADD_NORMED_H : ADD_H;
 }
 
 static void append_matmul(struct world *world, uint32_t matrix, enum op_to to, const float *bias) {
@@ -257,8 +266,9 @@ static void append_matmul(struct world *world, uint32_t matrix, enum op_to to, c
 static void append_gated(struct world *world, const struct world_layer *layer) {
     const struct world_traits *t = &world->traits;
     const bool is_beside = layer->dense_down != NULL;
-    const uint32_t gate_up =
-        add_matrix(world, is_beside ? layer->dense_gate_up : layer->gate_up, 2 * t->ffn, t->width);
+    const uint32_t halves = t->is_ungated ? 1 : 2;
+    const uint32_t gate_up = add_matrix(world, is_beside ? layer->dense_gate_up : layer->gate_up,
+                                        halves * t->ffn, t->width);
     const uint32_t down =
         add_matrix(world, is_beside ? layer->dense_down : layer->down, t->width, t->ffn);
     append_norm(world, layer->ffn_norm, gate_up, layer->post_attention, false);
@@ -267,7 +277,11 @@ static void append_gated(struct world *world, const struct world_layer *layer) {
     gate->gate = t->is_gelu ? GATE_GELU_TANH : GATE_SILU; /* clamped: of experts alone */
     gate->width = t->ffn;
     gate->next = down;
-    append_matmul(world, down, TO_H, NULL);
+    append_matmul(world, down, t->is_ungated ? TO_SHARED : TO_H, NULL);
+    if (!t->is_ungated) return;
+    gate->gate = GATE_RELU2;
+    gate->gate_factor = WORLD_GATE_FACTOR;
+    append(world, OP_ADD)->factor = WORLD_ADD_FACTOR;
 }
 
 static enum op_gate gate_of(const struct world_traits *traits) {
@@ -364,6 +378,8 @@ static struct gpu_op *append_recurrent(struct world *world, enum op_kind kind,
     op->recurrent = (struct gpu_recurrent){.conv = layer->conv,
                                            .decay = layer->decay,
                                            .step_bias = layer->step_bias,
+                                           .conv_bias = layer->conv_bias,
+                                           .skip = layer->skip,
                                            .norm = layer->state_norm};
     for (const struct world_layer *at = world->layers; at < layer; at++)
         op->recurrent.place += at->is_recurrent;
@@ -387,7 +403,7 @@ static void append_state(struct world *world, uint32_t index) {
     const uint32_t in = add_matrix(world, layer->qkv, state_rows(t), t->width);
     const uint32_t output = add_matrix(world, layer->output, t->width, width);
     const uint32_t rates =
-        t->k_heads > 0 ? add_matrix(world, layer->rates, 2 * t->v_heads, t->width) : in;
+        t->k_heads > 0 ? add_matrix(world, layer->rates, rate_rows(t), t->width) : in;
     append_layer_norm(world, index, layer->attention_norm, rates);
     if (t->k_heads > 0) {
         if (t->form != GPU_F32) world->matrices[rates].form = GPU_BF16;
@@ -397,9 +413,14 @@ static void append_state(struct world *world, uint32_t index) {
     append_matmul(world, in, TO_WIDE, NULL);
     append_recurrent(world, OP_CONV, layer)->is_gated = t->k_heads == 0;
     if (t->k_heads > 0) {
-        (void)append_recurrent(world, OP_DELTA, layer);
+        struct gpu_op *state = append_recurrent(world, t->is_mamba ? OP_MAMBA : OP_DELTA, layer);
+        if (t->is_mamba) state->gate_factor = WORLD_STEP_FACTOR;
         append_keep(world, index, channels + width, width);
-        append_recurrent(world, OP_GATED_NORM, layer)->next = output;
+        struct gpu_op *norm = append_recurrent(world, OP_GATED_NORM, layer);
+        norm->next = output;
+        norm->is_gated = t->is_mamba;
+        norm->gate_factor = t->is_mamba ? WORLD_STATE_GATE_FACTOR : 0;
+        norm->factor = t->is_mamba ? WORLD_STATE_FACTOR : 0;
     } else {
         append_keep(world, index, 0, width);
         struct gpu_op *prepare = append(world, OP_PREPARE);
@@ -497,6 +518,9 @@ static struct gpu_recurrent_sizes sizes_of(const struct world *world) {
     sizes.key_dim = t->k_heads > 0 ? t->state_dim : 0;
     sizes.value_dim = t->k_heads > 0 ? t->state_dim : t->width;
     sizes.heads_are_tiled = t->is_tiled;
+    sizes.is_mamba = t->is_mamba;
+    sizes.step_min = t->is_mamba ? 0.1f : 0;
+    sizes.step_max = t->is_mamba ? 2.0f : 0;
     sizes.eps = 1e-6f;
     return sizes;
 }

@@ -28,6 +28,11 @@
 #define WORLD_ROUTE_SCALE 1.5f /* with groups */
 #define WORLD_GATE_LIMIT 0.8f  /* reached by some numbers */
 #define WORLD_GATE_ALPHA 1.702f
+#define WORLD_STEP_FACTOR 0.7f /* Mamba-2: factors of the steps, the gate and the result */
+#define WORLD_STATE_GATE_FACTOR 1.3f
+#define WORLD_STATE_FACTOR 0.8f
+#define WORLD_GATE_FACTOR 1.25f /* ungated: factors of what is squared, and of the sum */
+#define WORLD_ADD_FACTOR 0.6f
 
 struct world_traits {
     const char *name;
@@ -48,6 +53,8 @@ struct world_traits {
         state_dim; /* sizes of a state; k_heads 0: a convolution alone, whose width
                                              is that of the model */
     bool is_tiled; /* value head j uses key head j % k_heads */
+    bool is_mamba; /* heads of Mamba-2 in k_heads groups, the gate before the norm; with factors */
+    bool is_ungated; /* feed-forwards are squares without a second half, and added apart */
     bool has_output_gate;
     enum gpu_form state_form;
     uint32_t shared_ffn; /* width of a shared expert in each layer with experts; 0: none */
@@ -81,6 +88,7 @@ struct world_layer {
     /* With a state; its first product is `qkv`, and the vectors behind conv are NULL without a
      * matrix. */
     float *rates, *conv, *decay, *step_bias, *state_norm;
+    float *conv_bias, *skip;                        /* Mamba-2 alone */
     float *input_gate, *input_out, *post_input;     /* with a part of a token */
     float *dense_gate_up, *dense_down, *post_dense; /* beside experts */
     float *router_norm, *experts_norm, *post_experts, *expert_scale;

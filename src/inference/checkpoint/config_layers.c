@@ -123,13 +123,12 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
 
 const char *config_cpu_only(const struct model_config *config) {
     const struct architecture *architecture = config->architecture;
-    if (config_is_recurrent(config) && architecture->recurrent == MIXER_MAMBA)
-        return "a model with Mamba-2 layers";
     if (config_is_latent(config)) return "latent attention";
     if (architecture->has_no_pre_norm) return "a layer without a norm before it";
     if (config->temper_beta > 0) return "a temperature by position";
     if (architecture->has_layer_norm) return "a decoder with LayerNorm";
-    if (config_has_no_gate(config)) return "a feed-forward without a gate";
+    if (architecture->activation == ACTIVATION_XIELU) return "a feed-forward with xIELU";
+    if (config_has_no_gate(config) && config_has_experts(config)) return "experts without a gate";
     if (architecture->norms_follow_turn) return "a norm behind the rotation";
     return NULL;
 }

@@ -15,7 +15,7 @@
 #define HEAD_DIM_SMALL 256u /* keys of larger heads are kept in bf16 only */
 
 #define LAYER_MATRICES                                                                             \
-    9u                    /* at most: with a state, experts and a shared one, or with experts beside
+    10u                   /* at most: with a state, experts and a shared one, or with experts beside
                              a feed-forward and a part of a token */
 #define OTHER_MATRICES 4u /* embedding and head; those of parts of tokens */
 
@@ -152,6 +152,7 @@ static struct recurrent recurrent_of(struct shapes *shapes, const struct card_fi
     static const enum tensor_role in[] = {ROLE_STATE_IN, ROLE_STATE_GATE}, conv[] = {ROLE_CONV_IN};
     const struct model_config *config = options->config;
     const uint32_t rows = config_state_rows(config);
+    const bool is_mamba = config->architecture->recurrent == MIXER_MAMBA;
     float *vector = &shapes->vector;
     if (config->list[layer].mixer == MIXER_CONV)
         return (struct recurrent){
@@ -159,12 +160,15 @@ static struct recurrent recurrent_of(struct shapes *shapes, const struct card_fi
             .conv = vector};
     return (struct recurrent){
         .in = add_product(shapes, options, layer, in, 2, rows, config->width),
-        .rates = add_matrix(shapes, 2 * config->recurrent.value_heads, config->width,
-                            form_of(options->weights, (struct weight_matrix){.is_exact = true})),
+        .rates =
+            add_matrix(shapes, (is_mamba ? 1 : 2) * config->recurrent.value_heads, config->width,
+                       form_of(options->weights, (struct weight_matrix){.is_exact = true})),
         .conv = vector,
+        .conv_bias = config->recurrent.has_conv_bias ? vector : NULL,
+        .skip = is_mamba ? vector : NULL,
         .decay = vector,
         .step_bias = vector,
-        .norm = vector};
+        .norm = config->recurrent.has_no_norm ? NULL : vector};
 }
 
 /* The product of q, k and v. */
@@ -214,6 +218,7 @@ static struct layer_weights layer_of(struct shapes *shapes, const struct card_fi
     const uint32_t q_width = config->heads * config_head_dim(config, layer);
     const bool is_recurrent = config_layer_is_recurrent(config, layer);
     static const enum tensor_role output[] = {ROLE_OUTPUT_PROJECTION},
+                                  state_output[] = {ROLE_STATE_OUTPUT},
                                   gate_up[] = {ROLE_GATE, ROLE_UP}, down[] = {ROLE_DOWN};
     const uint32_t ffn = config_ffn(config, layer);
     float *vector = &shapes->vector;
@@ -232,16 +237,22 @@ static struct layer_weights layer_of(struct shapes *shapes, const struct card_fi
                                     .post_dense_norm = is_both ? vector : NULL,
                                     .post_experts_norm = is_both ? vector : NULL,
                                     .scale = has->has_layer_scale ? vector : NULL};
-    if (is_recurrent)
-        weights.recurrent = recurrent_of(shapes, options, layer);
-    else
-        weights.qkv = add_qkv(shapes, options, layer);
-    weights.output = add_product(shapes, options, layer, output, 1, config->width,
-                                 is_recurrent ? config_state_width(config) : q_width);
+    const enum mixer_kind mixer = config->list[layer].mixer;
+    const bool has_keys = !is_recurrent || mixer == MIXER_BOTH;
+    if (is_recurrent) weights.recurrent = recurrent_of(shapes, options, layer);
+    if (mixer == MIXER_BOTH)
+        weights.recurrent.output = add_product(shapes, options, layer, state_output, 1,
+                                               config->width, config_state_width(config));
+    if (has_keys && mixer != MIXER_NONE) weights.qkv = add_qkv(shapes, options, layer);
+    if (mixer != MIXER_NONE)
+        weights.output = add_product(shapes, options, layer, output, 1, config->width,
+                                     has_keys ? q_width : config_state_width(config));
     if (config_layer_has_experts(config, layer))
         weights.experts = experts_of(shapes, options, layer);
     if (config_layer_is_gated(config, layer)) {
-        weights.gate_up = add_product(shapes, options, layer, gate_up, 2, 2 * ffn, config->width);
+        const uint32_t ungated = config_has_no_gate(config);
+        weights.gate_up = add_product(shapes, options, layer, gate_up + ungated, 2 - ungated,
+                                      (2 - ungated) * ffn, config->width);
         weights.down = add_product(shapes, options, layer, down, 1, config->width, ffn);
     }
     add_part(shapes, options, layer, &weights);

@@ -58,7 +58,11 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
     if (op->sinks) floats += program->heads;
     if (op->kind == OP_CONV)
         floats += (sizes->taps + (recurrent->conv_bias ? UINT64_C(1) : 0)) * sizes->channels +
-                  (recurrent->decay ? UINT64_C(2) * sizes->value_heads + sizes->value_dim : 0);
+                  (recurrent->decay ? UINT64_C(2) * sizes->value_heads : 0) +
+                  (recurrent->skip ? sizes->value_heads : 0) +
+                  (!recurrent->norm  ? 0
+                   : sizes->is_mamba ? sizes->width
+                                     : sizes->value_dim);
     const bool has_biases = op->kind == OP_EXPERTS;
     if (op->kind == OP_ROUTE && experts->choice_bias) floats += experts->count;
     if (op->kind == OP_ROUTE && experts->expert_scale) floats += experts->count;
@@ -129,10 +133,11 @@ static uint64_t shared_bytes(const struct gpu_program *program) {
 }
 
 /* What layers with a matrix per head need per row: q, k and v behind the convolution, in bf16, and
- * the gates; and what a state leaves where it is wider than that of attention. */
+ * the gates; or x, B and C of Mamba-2, in float32. */
 static uint64_t recurrent_bytes(const struct gpu_program *program) {
     const struct gpu_recurrent_sizes *sizes = &program->recurrent;
     if (sizes->layers == 0 || sizes->key_heads == 0) return 0;
+    if (sizes->is_mamba) return sizes->channels * UINT64_C(4);
     return sizes->channels * UINT64_C(2) + sizes->value_heads * UINT64_C(8);
 }
 

@@ -42,6 +42,7 @@ static struct gpu_recurrent recurrent_of(const struct recurrent *from, uint32_t 
                                   .conv_bias = from->conv_bias,
                                   .decay = from->decay,
                                   .step_bias = from->step_bias,
+                                  .skip = from->skip,
                                   .norm = from->norm};
 }
 
@@ -76,12 +77,17 @@ static struct gpu_op op_of(const struct op *op, uint32_t matrix_count, uint32_t 
                            .gate = op->gate,
                            .experts = experts_of(op->experts, matrix_count),
                            .recurrent = recurrent_of(op->recurrent, place),
+                           .factor = op->factor,
+                           .gate_factor = op->gate_factor,
                            .scale = op->scale,
                            .softcap = op->softcap};
 }
 
-static struct gpu_recurrent_sizes sizes_of(const struct program_shape *shape, uint32_t layers) {
+static struct gpu_recurrent_sizes sizes_of(const struct program *program, uint32_t layers) {
+    const struct program_shape *shape = &program->shape;
     const struct recurrent_sizes *from = &shape->recurrent;
+    bool is_mamba = false;
+    for (uint32_t i = 0; i < program->op_count; i++) is_mamba |= program->ops[i].kind == OP_MAMBA;
     if (layers == 0) return (struct gpu_recurrent_sizes){.layers = 0};
     return (struct gpu_recurrent_sizes){.layers = layers,
                                         .taps = from->taps,
@@ -91,6 +97,9 @@ static struct gpu_recurrent_sizes sizes_of(const struct program_shape *shape, ui
                                         .value_heads = from->value_heads,
                                         .key_dim = from->key_dim,
                                         .value_dim = from->value_dim,
+                                        .is_mamba = is_mamba,
+                                        .step_min = from->step_min,
+                                        .step_max = from->step_max,
                                         .heads_are_tiled = from->heads_are_tiled,
                                         .eps = shape->inner_eps};
 }
@@ -143,7 +152,7 @@ void gpu_program_of(struct gpu_program *ret_program, const struct program *progr
                              .rotary_dim = {shape->rope_width[0], shape->rope_width[1]},
                              .frequencies = {program->frequencies[0], program->frequencies[1]},
                              .rope_magnitude = shape->rope_magnitude,
-                             .recurrent = sizes_of(shape, layers)};
+                             .recurrent = sizes_of(program, layers)};
 }
 
 void gpu_program_release(struct gpu_program *program) {

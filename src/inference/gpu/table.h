@@ -48,7 +48,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 21u
+#define GPU_ABI 22u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -288,7 +288,7 @@ struct gpu_result {
  * may be NULL. A prepared result stands as numbers in the buffer of its maker: NORM's in h,
  * ATTENTION's in attended, GATE's in the first half of each row of wide, which keep their distance.
  * A GPU that computes CONV, DELTA and GATED_NORM at once leaves the numbers of all three behind
- * DELTA, and the other two change nothing.
+ * DELTA, or MAMBA, and the other two change nothing.
  * MATMUL and LOGITS read it there; the maker is the nearest operation before whose `next` is their
  * matrix. KEEP moves the wanted rows of x and wide to the front. ROUTE reads h, too, for the form
  * of the experts; its choice stays with the GPU for EXPERTS behind it, which reads h again. What
@@ -300,7 +300,7 @@ struct gpu_op_call {
     float *x;                    /* (rows, width) */
     float *h;                    /* (rows, width) */
     float *wide;                 /* (rows, as the product before), without gaps */
-    float *narrow;               /* (rows, as the product before: 2 value_heads, or 1) */
+    float *narrow;               /* (rows, as the product before: rates of heads, or 1) */
     float *shared;               /* (rows, width) */
     float *attended;             /* (rows, heads · head_dim), or what a state leaves */
     float *logits;               /* (rows, vocab_rows) */

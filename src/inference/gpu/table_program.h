@@ -64,13 +64,14 @@ struct gpu_experts {
     bool shared_is_scaled;        /* times the sigmoid of the row's number in narrow */
 };
 
-/* The vectors of a recurrent layer, of which CONV, DELTA and GATED_NORM each have all. */
+/* The vectors of a recurrent layer, of which CONV, DELTA or MAMBA, and GATED_NORM each have all. */
 struct gpu_recurrent {
     uint32_t place;                 /* number of the layer, among the recurrent ones */
     const float *conv;              /* (taps, channels), or NULL in other operations */
     const float *conv_bias;         /* (channels) or NULL */
     const float *decay, *step_bias; /* (value_heads); NULL without a matrix, as norm */
-    const float *norm;              /* (value_dim) */
+    const float *skip;              /* (value_heads) with MAMBA, else NULL */
+    const float *norm;              /* (value_dim); with MAMBA (width), or NULL: no norm */
 };
 
 /* program/op.h's operation with matrices by index. Vectors are copied by prepare. */
@@ -84,7 +85,7 @@ struct gpu_op {
     enum op_to to;     /* not TO_X: a GPU's products never add */
     uint32_t width;    /* KEEP: of a row of wide; GATE: width of a half; INPUTS: of a part */
     uint32_t attended; /* KEEP, PREPARE: width of a row of attended, or 0 */
-    bool is_gated;     /* CONV, ATTENTION */
+    bool is_gated;     /* CONV, ATTENTION; GATED_NORM: the gate comes before the norm */
     bool norms_v, is_query_only; /* HEADS */
     bool gates_inputs;   /* GATE: wide is the gate alone, times the layer's part of inputs */
     const float *weight; /* (width); NORM: NULL leaves x as it is; INPUTS: (width of a part) */
@@ -100,7 +101,9 @@ struct gpu_op {
     uint32_t window;     /* keys that a row sees, its own included; 0: all */
     enum op_gate gate;
     struct gpu_experts experts;     /* ROUTE, EXPERTS */
-    struct gpu_recurrent recurrent; /* CONV, DELTA, GATED_NORM */
+    struct gpu_recurrent recurrent; /* CONV, DELTA, MAMBA, GATED_NORM */
+    float factor;                   /* GATED_NORM: of the result; ADD; 0 means 1 */
+    float gate_factor; /* MAMBA: of the steps; GATED_NORM, GATE: of the gate; 0 means 1 */
     float scale;
     float softcap;
 };
@@ -109,9 +112,11 @@ struct gpu_op {
 struct gpu_recurrent_sizes {
     uint32_t layers;   /* 0: there are none */
     uint32_t taps;     /* inputs of the convolution, a row's own input included */
-    uint32_t channels; /* channels in the convolution: q | k | v */
+    uint32_t channels; /* channels in the convolution: q | k | v, or x | B | C */
     uint32_t width;    /* width of what a state leaves: value_heads · value_dim */
     uint32_t key_heads, value_heads, key_dim, value_dim; /* key_heads 0: no matrix */
+    bool is_mamba; /* key heads are groups, of states of key_dim; rates are a step per head */
+    float step_min, step_max; /* limits of a step; step_max 0: none */
     bool heads_are_tiled; /* value head j uses key head j % key_heads; else neighbours share one */
     float eps;            /* epsilon of the norm behind a state */
 };
@@ -141,6 +146,10 @@ struct gpu_program {
 
 static inline uint32_t gpu_kv_heads(const struct gpu_program *program, const struct gpu_op *op) {
     return op->kv_heads > 0 ? op->kv_heads : program->kv_heads;
+}
+/* Columns of the rates of a layer with matrices. */
+static inline uint32_t gpu_state_rates(const struct gpu_recurrent_sizes *sizes) {
+    return (sizes->is_mamba ? 1 : 2) * sizes->value_heads;
 }
 static inline uint32_t gpu_head_dim(const struct gpu_program *program, const struct gpu_op *op) {
     return op->head_dim > 0 ? op->head_dim : program->head_dim;

@@ -39,8 +39,9 @@ enum op_kind {
     OP_LATENT_Q,   /* queries = q of wide, by head: what does not turn · its matrix | what turns */
     OP_LATENT,     /* attended = softmax(scale · queries entryᵀ) entry over the KV cache */
     OP_LATENT_OUT, /* wide = attended, by head, · its matrix; prepared for next */
+    OP_ADD,        /* x += factor · shared (a device) */
 };
-#define OP_KINDS (OP_LATENT_OUT + 1)
+#define OP_KINDS (OP_ADD + 1)
 
 /* NORM: the sum that the half layer before it left open. */
 enum op_add {
@@ -56,7 +57,7 @@ enum op_to {
     TO_X,      /* x += product */
     TO_NARROW, /* narrow = product */
     TO_INPUTS, /* inputs = product */
-    TO_SHARED, /* shared = product, which EXPERTS adds (a device) */
+    TO_SHARED, /* shared = product, which EXPERTS or ADD adds (a device) */
 };
 
 enum op_gate {

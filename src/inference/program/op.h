@@ -87,7 +87,7 @@ struct op {
     uint16_t kv_place; /* likewise: place of the layer in its group */
     uint32_t window;   /* ATTENTION: keys that a row sees, its own too; 0: all */
     enum op_gate gate; /* GATE, EXPERTS */
-    float factor;      /* ATTENTION, GATE, GATED_NORM: factor of the result; 0: 1 */
+    float factor;      /* ATTENTION, GATE, GATED_NORM: factor of the result; ADD; 0: 1 */
     float gate_factor; /* GATE, GATED_NORM: factor of the gate, before its activation; MAMBA: of
                           the steps; 0: 1 */
     float scale;       /* EMBED, INPUTS: factor of the row; ATTENTION: factor of q · k */

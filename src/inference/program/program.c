@@ -49,6 +49,15 @@ static struct op *append_matmul(struct maker *maker, const struct matrix *matrix
     return op;
 }
 
+/* A product with `factor` of its input, 0 for none, that x gets apart from the sum which a NORM has
+ * left: where products do not add, ADD does, with the factor. */
+static struct op *append_added(struct maker *maker, const struct matrix *matrix, float factor) {
+    if (maker->options->matmul_adds) return append_matmul(maker, matrix, TO_X);
+    struct op *product = append_matmul(maker, matrix, TO_SHARED);
+    append(maker, OP_ADD)->factor = factor;
+    return product;
+}
+
 /* The operation that ends a half layer. `post` is the norm before its sum, or NULL. */
 static struct op *append_half_end(struct maker *maker, enum op_kind kind, const float *post) {
     bool adds = maker->options->matmul_adds && !post;
@@ -93,9 +102,18 @@ static void append_prepare(struct maker *maker, const struct matrix *next) {
     append(maker, OP_PREPARE)->next = next;
 }
 
+/* The product that ends a half layer, and has that factor of its input. */
+static struct op *append_product_end(struct maker *maker, const struct matrix *matrix,
+                                     const float *post, float factor) {
+    if (factor > 0 && !post) return append_added(maker, matrix, factor);
+    struct op *product = append_half_end(maker, OP_MATMUL, post);
+    product->matrix = matrix;
+    return product;
+}
+
 static void append_output(struct maker *maker, const struct layer_weights *weights) {
-    struct op *output = append_half_end(maker, OP_MATMUL, weights->post_attention_norm);
-    output->matrix = weights->output;
+    struct op *output = append_product_end(maker, weights->output, weights->post_attention_norm,
+                                           maker->options->config->multipliers.attention);
     output->bias = weights->output_bias;
     output->ends_slice = true;
 }
@@ -127,7 +145,7 @@ static void append_attended(struct maker *maker, const struct layer_weights *wei
     attention->sinks = weights->sinks;
     attention->next = weights->output;
     attention->is_gated = config->architecture->has_output_gate;
-    attention->factor = config->multipliers.attention;
+    if (maker->options->matmul_adds) attention->factor = config->multipliers.attention;
     append_output(maker, weights);
 }
 
@@ -217,10 +235,9 @@ static void append_state_half(struct maker *maker, const struct layer_weights *w
  * behind whose HEADS only the wanted ones stay. */
 static void append_both_mixers(struct maker *maker, const struct layer_weights *weights) {
     const struct matrix *output = weights->recurrent.output;
-    assert(maker->options->matmul_adds);
     append_state(maker, weights);
     append_gated_norm(maker, weights, output);
-    append_matmul(maker, output, TO_X);
+    (void)append_added(maker, output, 0);
     append_prepare(maker, weights->qkv);
     append_attended(maker, weights);
 }
@@ -268,14 +285,14 @@ static void append_gate(struct maker *maker, const struct layer_weights *weights
     gate->width = config_ffn(maker->options->config, maker->layer);
     gate->next = weights->down;
     gate->xielu = weights->xielu;
-    gate->factor = maker->options->config->multipliers.down;
+    if (maker->options->matmul_adds) gate->factor = maker->options->config->multipliers.down;
     gate->gate_factor = maker->options->config->multipliers.gate;
 }
 
 static void append_gated_half(struct maker *maker, const struct layer_weights *weights) {
     append_gate(maker, weights);
-    struct op *down = append_half_end(maker, OP_MATMUL, weights->post_ffn_norm);
-    down->matrix = weights->down;
+    struct op *down = append_product_end(maker, weights->down, weights->post_ffn_norm,
+                                         maker->options->config->multipliers.down);
     down->ends_slice = ends_slice(maker);
 }
 

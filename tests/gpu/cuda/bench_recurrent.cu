@@ -122,22 +122,26 @@ static void bench_short_conv(uint32_t sequences, uint32_t each) {
 
 /* ---- Granite-4.0-H-Micro has 64 heads of 64 and states of 128 ---- */
 
-static void bench_mamba(uint32_t sequences, bool is_bf16) {
+/* `sequences` of `each` rows. */
+static void bench_mamba(uint32_t sequences, uint32_t each, bool is_bf16) {
     const uint32_t heads = 64, P = 64, N = 128, D = heads * P, channels = D + 2 * N;
+    const uint32_t rows = sequences * each;
     const size_t state = (size_t)D * N * (is_bf16 ? 2 : 4);
-    const double bytes = sequences * (2.0 * state + 22.0 * channels + 6.0 * D);
+    const double bytes =
+        sequences * (2.0 * state + 12.0 * channels) + rows * (10.0 * channels + 12.0 * D);
     const uint32_t sets = (uint32_t)cold_copies((size_t)bytes), slots = sets * sequences;
-    uint16_t *rows = gpu_take<uint16_t>((size_t)sequences * (D + channels + heads));
-    float *vectors = gpu_take<float>(5 * channels + 3 * heads);
-    fill_bf16(rows, (size_t)sequences * (D + channels + heads), 1, 1.0f);
-    fill_f32(vectors, 5 * channels + 3 * heads, 2, 0.5f);
+    uint16_t *sums = gpu_take<uint16_t>((size_t)rows * (D + channels + heads));
+    float *vectors = gpu_take<float>(5 * channels + 3 * heads + D);
+    fill_bf16(sums, (size_t)rows * (D + channels + heads), 1, 1.0f);
+    fill_f32(vectors, 5 * channels + 3 * heads + D, 2, 0.5f);
     struct cuda_mamba call = {};
-    call.z.sums = rows, call.z.stride = D;
-    call.xbc.sums = rows + (size_t)sequences * D, call.xbc.stride = channels;
-    call.dt.sums = rows + (size_t)sequences * (D + channels), call.dt.stride = heads;
+    call.z.sums = sums, call.z.stride = D;
+    call.xbc.sums = sums + (size_t)rows * D, call.xbc.stride = channels;
+    call.dt.sums = sums + (size_t)rows * (D + channels), call.dt.stride = heads;
     call.conv = vectors, call.conv_bias = vectors + 4 * channels;
     call.dt_bias = vectors + 5 * channels, call.a_log = call.dt_bias + heads;
-    call.d = call.a_log + heads, call.dt_max = 1e30f;
+    call.d = call.a_log + heads, call.norm = call.d + heads, call.dt_max = 1e30f;
+    call.dt_factor = call.z_factor = call.y_factor = 1.0f, call.epsilon = 1e-5f;
     call.states = {gpu_take_bytes(slots * state), state, is_bf16};
     call.tails = {gpu_take_bytes(slots * 6 * (size_t)channels), 6 * channels, true};
     if (is_bf16)
@@ -145,17 +149,18 @@ static void bench_mamba(uint32_t sequences, bool is_bf16) {
     else
         fill_f32((float *)call.states.at, slots * state / 4, 3, 0.1f);
     fill_bf16(call.tails.at, slots * 3 * (size_t)channels, 4, 1.0f);
-    call.item_count = call.rows = sequences, call.heads = heads, call.groups = 1;
+    call.item_count = sequences, call.rows = rows, call.heads = heads, call.groups = 1;
+    call.decoded_count = each == 1 ? sequences : 0;
     call.head_dim = P, call.state_dim = N;
-    call.y = gpu_take<float>((size_t)sequences * D), call.y_stride = D;
-    call.room = gpu_take<float>((size_t)sequences * channels);
-    const struct cuda_state_item *items = items_of(sequences, 1, sets);
+    call.y = gpu_take<uint16_t>((size_t)rows * D), call.y_stride = D;
+    call.room = (float *)gpu_take_bytes(cuda_mamba_room(rows, heads, 1, P, N));
+    const struct cuda_state_item *items = items_of(sequences, each, sets);
     const double us = time_us([&](int i) {
         call.items = items + (size_t)(i % sets) * sequences;
-        MUST_BE_OK(cuda_mamba_decode(&call, stream, error));
+        MUST_BE_OK(cuda_mamba(&call, stream, error));
     });
-    bench_moved("mamba", us, bytes, "%u of %u heads of %u and %u, %s", sequences, heads, P, N,
-                is_bf16 ? "bf16" : "float32");
+    bench_moved("mamba", us, bytes, "%u of %u rows, %u heads of %u and %u, %s", sequences, each,
+                heads, P, N, is_bf16 ? "bf16" : "float32");
     gpu_release();
 }
 
@@ -193,6 +198,7 @@ void bench_recurrent(void) {
         bench_chunk(load);
     bench_short_conv(1024, 1), bench_short_conv(4, 512);
     for (bool is_bf16 : {false, true})
-        for (uint32_t sequences : {64u, 512u, 1024u}) bench_mamba(sequences, is_bf16);
+        for (uint32_t sequences : {64u, 512u, 1024u}) bench_mamba(sequences, 1, is_bf16);
+    bench_mamba(16, 1024, false), bench_mamba(4, 512, false), bench_mamba(1, 2048, false);
     for (uint32_t count : {1u, 4u, 16u}) bench_copies(count);
 }

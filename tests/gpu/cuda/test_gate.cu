@@ -26,19 +26,21 @@ static const struct gate_case cases[] = {
 };
 
 static bool check_case(struct rng *rng, const struct gate_case *shape, enum product_form form,
-                       enum cuda_code code, enum cuda_gate_kind kind) {
-    size_t rows = shape->rows, width = shape->width;
+                       enum cuda_code code, enum cuda_gate_kind kind, float factor = 0) {
+    size_t rows = shape->rows, width = shape->width, all = kind == CUDA_RELU2 ? width : 2 * width;
     if (rng_below(rng, check_one_in) != 0) return true;
-    struct random_product in = random_product(rng, form, rows, 2 * width, shape->stride, 3.0f);
+    struct random_product in = random_product(rng, form, rows, all, shape->stride, 3.0f);
     std::vector<double> want(rows * width);
     for (size_t i = 0; i < rows * width; i++) {
-        double gate = in.values[i / width * 2 * width + i % width];
-        double up = in.values[i / width * 2 * width + width + i % width];
+        double gate = in.values[i / width * all + i % width] * (factor > 0 ? factor : 1);
+        double up = in.values[i / width * all + (all - width) + i % width];
         double inner = 0.797884560802865 * (gate + 0.044715 * gate * gate * gate);
-        want[i] = up * (kind == CUDA_SILU ? gate / (1 + exp(-gate)) : gate / (1 + exp(-2 * inner)));
+        want[i] = kind == CUDA_RELU2 ? fmax(gate, 0) * fmax(gate, 0)
+                                     : up * (kind == CUDA_SILU ? gate / (1 + exp(-gate))
+                                                               : gate / (1 + exp(-2 * inner)));
     }
     struct cuda_gate call = {};
-    call.in = in.product;
+    call.in = in.product, call.factor = factor;
     call.kind = kind;
     call.y = take_rows(code, rows, shape->y_stride);
     call.width = (uint32_t)width;
@@ -128,6 +130,57 @@ static void check_output_gates(struct rng *rng) {
            "output_gate: twelve columns are refused");
 }
 
+/* x += factor · h. */
+static bool check_add(struct rng *rng, enum product_form form, size_t rows, size_t width) {
+    const struct random_product h = random_product(rng, form, rows, width, width + 8, 2.0f);
+    const std::vector<float> x = random_floats(rng, rows * (width + 4), 1.0f);
+    struct cuda_add call = {};
+    call.x = gpu_copy(x), call.x_stride = width + 4, call.h = h.product, call.factor = 0.75f;
+    call.width = (uint32_t)width, call.rows = (uint32_t)rows;
+    MUST_BE_OK(cuda_add(&call, stream, error));
+    gpu_settle();
+    const std::vector<float> got = gpu_read(call.x, x.size());
+    bool is_well = true;
+    for (size_t i = 0; i < x.size(); i++) {
+        const size_t row = i / (width + 4), at = i % (width + 4);
+        const double sum = x[i] + (at < width ? 0.75 * h.values[row * width + at] : 0);
+        is_well &= fabs(got[i] - sum) <= 1e-5 * (1 + fabs(sum));
+    }
+    gpu_release();
+    return is_well;
+}
+
+static void check_adds(struct rng *rng) {
+    bool is_well = true;
+    for (int form = FORM_BF16; form < FORM_COUNT; form++)
+        for (size_t width : {4, 96, 1028})
+            for (size_t rows : {0, 1, 19})
+                is_well &= check_add(rng, (enum product_form)form, rows, width);
+    report(is_well, "add: rows of products, with a factor");
+    struct error error = {OK, ""};
+    struct cuda_add call = {};
+    call.width = 6;
+    report(cuda_add(&call, stream, &error) == ERR_INVALID && error.text[0],
+           "add: six columns are refused");
+}
+
+/* A square without a second half, and gates with a factor. */
+static void check_other_gates(struct rng *rng) {
+    for (int form = FORM_BF16; form < FORM_COUNT; form++) {
+        bool is_well = true, has_factors = true;
+        for (int code = 0; code < 3; code++)
+            for (struct gate_case shape : cases) {
+                has_factors &= check_case(rng, &shape, (enum product_form)form,
+                                          (enum cuda_code)code, CUDA_SILU, 0.6f);
+                shape.stride -= shape.width;
+                is_well &= check_case(rng, &shape, (enum product_form)form, (enum cuda_code)code,
+                                      CUDA_RELU2);
+            }
+        report(is_well, "gate: relu2 of %s", form_names[form]);
+        report(has_factors, "gate: silu of %s with a factor", form_names[form]);
+    }
+}
+
 void check_gate(void) {
     struct rng rng = random_of("gate");
     for (int form = FORM_BF16; form < FORM_COUNT; form++)
@@ -146,8 +199,10 @@ void check_gate(void) {
                check_case(&rng, &large[1], FORM_BF16_SCALED, CUDA_INT8, CUDA_SILU) &&
                check_case(&rng, &large[0], FORM_BF16_SCALED, CUDA_E4M3, CUDA_SILU),
            "gate: many wide rows");
+    check_other_gates(&rng);
     check_edges();
     check_output_gates(&rng);
+    check_adds(&rng);
 }
 
 static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, enum cuda_sums sums,

@@ -14,6 +14,7 @@ __device__ static inline float over_one_plus_power(float x, float y) {
 
 template <int KIND> __device__ static inline float activate(float x) {
     const float log2_e = 1.44269504f;
+    if (KIND == CUDA_RELU2) return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
     if (KIND == CUDA_SILU) return over_one_plus_power(x, -log2_e * x);
     /* x/2 (1 + tanh(y)) = x · sigmoid(2y) */
     float y = 0.797884560802865f * (x + 0.044715f * x * x * x);

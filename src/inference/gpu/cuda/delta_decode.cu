@@ -44,51 +44,6 @@ template <int K, int V> struct delta_shared {
     struct delta_head heads[GROUP_MAX];
 };
 
-/* ---- sums, past the L1 ----
- *
- * Beside the chunks of other sequences nothing promises that this multiprocessor's L1 knows what
- * was written before those began. The L2 does. */
-
-template <int IN>
-__device__ static inline struct numbers<4> fresh_sums_of(const struct cuda_product &product,
-                                                         size_t row, uint32_t at) {
-    const size_t offset = row * product.stride + at;
-    struct raw_sums<IN, 4> raw;
-    if constexpr (IN == IN_INT32) {
-        const uint4 four = __ldcg((const uint4 *)((const int32_t *)product.sums + offset));
-        raw.words.at[0] = four.x, raw.words.at[1] = four.y;
-        raw.words.at[2] = four.z, raw.words.at[3] = four.w;
-    } else {
-        const uint2 two = __ldcg((const uint2 *)((const uint16_t *)product.sums + offset));
-        raw.words.at[0] = two.x, raw.words.at[1] = two.y;
-    }
-    return sums_of<IN, 4>(product, IN == IN_BF16 ? 1.0f : __ldcg(product.row_scale + row), at, raw);
-}
-
-__device__ static inline struct numbers<4>
-fresh_sums(const struct cuda_product &product, size_t row, uint32_t at) {
-    if (product.type == CUDA_SUMS_INT32) return fresh_sums_of<IN_INT32>(product, row, at);
-    if (product.row_scale) return fresh_sums_of<IN_BF16_SCALED>(product, row, at);
-    return fresh_sums_of<IN_BF16>(product, row, at);
-}
-
-/* The same as the convolution takes them. */
-__device__ static inline struct numbers<4>
-fresh_inputs(const struct cuda_product &product, size_t row, uint32_t at) {
-    return rounded_sums(product, fresh_sums(product, row, at));
-}
-
-__device__ static inline float
-fresh_sum(const struct cuda_product &product, size_t row, uint32_t at) {
-    const size_t offset = row * product.stride + at;
-    float value = product.type == CUDA_SUMS_INT32
-                      ? (float)__ldcg((const int *)product.sums + offset)
-                      : bf16_float(__ldcg((const unsigned short *)product.sums + offset));
-    if (product.row_scale)
-        value *= __ldcg(product.row_scale + row) * bf16_float(product.column_scale[at]);
-    return product.bias ? value + product.bias[at] : value;
-}
-
 /* Convolves four channels, moves their tail on, and leaves them in `to`. */
 __device__ static inline void convolve_four(const struct cuda_delta &call,
                                             const struct cuda_state_item &item, uint32_t channel,

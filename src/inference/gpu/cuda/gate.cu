@@ -23,14 +23,22 @@
 #define THREADS_OF_3 672       /* at most, with three eights of bf16 sums per thread */
 #define THREADS_OF_3_INT32 448 /* likewise, of int32 sums */
 
+__device__ static inline float factor_of(const struct cuda_gate &call) {
+    return call.factor > 0 ? call.factor : 1.0f;
+}
+
 template <int IN, int KIND>
 __device__ static inline eight gate_eight(const struct cuda_gate &call, float row_scale,
                                           uint32_t at, const struct raw_sums<IN> &gate_raw,
                                           const struct raw_sums<IN> &up_raw) {
-    eight gate = sums_of<IN>(call.in, row_scale, at, gate_raw);
-    eight up = sums_of<IN>(call.in, row_scale, call.width + at, up_raw);
+    const float factor = factor_of(call);
+    eight gate = sums_of<IN>(call.in, row_scale, at, gate_raw), up = {};
+    if (KIND != CUDA_RELU2) up = sums_of<IN>(call.in, row_scale, call.width + at, up_raw);
 #pragma unroll
-    for (int i = 0; i < EACH; i++) gate.at[i] = activate<KIND>(gate.at[i]) * up.at[i];
+    for (int i = 0; i < EACH; i++) {
+        gate.at[i] = activate<KIND>(factor * gate.at[i]);
+        if (KIND != CUDA_RELU2) gate.at[i] *= up.at[i];
+    }
     return gate;
 }
 
@@ -44,12 +52,14 @@ __global__ void __launch_bounds__(FLAT_THREADS) gate_flat(struct cuda_gate call)
     if (at >= call.width) return;
     float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
     struct raw_sums<IN> gate = read_sums<IN>(call.in, row, at);
-    struct raw_sums<IN> up = read_sums<IN>(call.in, row, call.width + at);
+    struct raw_sums<IN> up = gate;
+    if (KIND != CUDA_RELU2) up = read_sums<IN>(call.in, row, call.width + at);
     store<CUDA_BF16>(call.y, row, at, gate_eight<IN, KIND>(call, row_scale, at, gate, up));
 }
 
 /* Eight of act(gate) · up / row_scale. The row's scale is left out of `up`, one multiplication per
- * number, and comes back with the scale of the codes; so there is no bias. */
+ * number, and comes back with the scale of the codes; so there is no bias. Without an up, one of
+ * the two factors of a square is left so. */
 template <int IN, int KIND>
 __device__ static inline eight gate_unscaled(const struct cuda_gate &call, float row_scale,
                                              uint32_t at, const struct raw_sums<IN> &gate_raw,
@@ -57,9 +67,14 @@ __device__ static inline eight gate_unscaled(const struct cuda_gate &call, float
     struct cuda_product in = call.in;
     in.bias = NULL;
     eight gate = sums_of<IN>(in, row_scale, at, gate_raw);
-    eight up = sums_of<IN>(in, 1.0f, call.width + at, up_raw);
+    eight up = sums_of<IN>(in, 1.0f, KIND == CUDA_RELU2 ? at : call.width + at, up_raw);
 #pragma unroll
-    for (int i = 0; i < EACH; i++) gate.at[i] = activate<KIND>(gate.at[i]) * up.at[i];
+    for (int i = 0; i < EACH; i++) {
+        if (KIND == CUDA_RELU2)
+            gate.at[i] = fmaxf(gate.at[i], 0.0f) * up.at[i];
+        else
+            gate.at[i] = activate<KIND>(gate.at[i]) * up.at[i];
+    }
     return gate;
 }
 
@@ -78,7 +93,7 @@ __global__ void __maxnreg__(REGISTERS(IN, SPANS)) gate_rows(struct cuda_gate cal
         uint32_t at = first + s * 32 * EACH;
         if (at >= call.width) return;
         gate[s] = read_sums<IN>(call.in, row, at);
-        up[s] = read_sums<IN>(call.in, row, call.width + at);
+        up[s] = KIND == CUDA_RELU2 ? gate[s] : read_sums<IN>(call.in, row, call.width + at);
     };
     wait_for_before();
 #pragma unroll
@@ -109,7 +124,9 @@ __global__ void __maxnreg__(REGISTERS(IN, SPANS)) gate_rows(struct cuda_gate cal
 }
 
 __device__ static inline float gate_one(const struct cuda_gate &call, size_t row, uint32_t at) {
-    float gate = sum_at(call.in, row, at), up = sum_at(call.in, row, call.width + at);
+    const float gate = factor_of(call) * sum_at(call.in, row, at);
+    if (call.kind == CUDA_RELU2) return activate<CUDA_RELU2>(gate);
+    const float up = sum_at(call.in, row, call.width + at);
     return (call.kind == CUDA_SILU ? activate<CUDA_SILU>(gate) : activate<CUDA_GELU_TANH>(gate)) *
            up;
 }
@@ -159,8 +176,11 @@ template <int IN, int KIND> static gate_kernel kernel_of(enum cuda_code code, ui
 }
 
 template <int IN> static gate_kernel kernel_with(const struct cuda_gate *call, uint32_t spans) {
-    return call->kind == CUDA_SILU ? kernel_of<IN, CUDA_SILU>(call->y.type, spans)
-                                   : kernel_of<IN, CUDA_GELU_TANH>(call->y.type, spans);
+    switch (call->kind) {
+    case CUDA_SILU: return kernel_of<IN, CUDA_SILU>(call->y.type, spans);
+    case CUDA_RELU2: return kernel_of<IN, CUDA_RELU2>(call->y.type, spans);
+    default: return kernel_of<IN, CUDA_GELU_TANH>(call->y.type, spans);
+    }
 }
 
 static gate_kernel kernel_for(const struct cuda_gate *call, uint32_t spans) {
@@ -175,8 +195,8 @@ enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, str
     if (call->rows == 0 || call->width == 0) return OK;
     bool is_wide = call->width % EACH == 0 && is_product_wide(&call->in) && is_rows_wide(&call->y);
     bool is_flat = call->y.type == CUDA_BF16;
-    if (!is_wide ||
-        (is_flat ? call->rows > GRID_ROWS_MAX : call->width > WIDTH_MAX || call->in.bias))
+    if (!is_wide || (is_flat ? call->rows > GRID_ROWS_MAX
+                             : call->width > WIDTH_MAX || call->in.bias || call->factor > 0))
         return launch_dependent("gate", error, stream, call->rows, 256, 0, gate_rows_plain, *call);
     uint32_t eights = call->width / EACH;
     if (is_flat) {

@@ -5,6 +5,7 @@
 
 /* pages is the smallest: it alone is loaded where the plugin has code for the GPU. */
 #define MODULES(X)                                                                                 \
+    X(add)                                                                                         \
     X(attention)                                                                                   \
     X(attention_decode_bf16)                                                                       \
     X(attention_decode_e4m3)                                                                       \
@@ -28,7 +29,9 @@
     X(grouped_many)                                                                                \
     X(heads)                                                                                       \
     X(inputs)                                                                                      \
+    X(mamba)                                                                                       \
     X(mamba_decode)                                                                                \
+    X(mamba_prompts)                                                                               \
     X(norm)                                                                                        \
     X(output_gate)                                                                                 \
     X(pages)                                                                                       \

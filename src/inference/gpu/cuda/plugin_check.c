@@ -48,9 +48,12 @@ static enum err check_recurrent(const struct gpu_program *program, const struct 
     if (sizes->taps != (sizes->key_heads > 0 ? DELTA_TAPS : CONV_TAPS))
         return err_set(error, ERR_INVALID, "no CUDA kernel convolves %u inputs so", sizes->taps);
     if (sizes->channels % INPUT_ALIGN != 0 || sizes->width % INPUT_ALIGN != 0 ||
-        op->recurrent.conv_bias || is_alone != (sizes->key_heads == 0))
+        (op->recurrent.conv_bias && !sizes->is_mamba) || is_alone != (sizes->key_heads == 0))
         return err_set(error, ERR_INVALID, "no CUDA kernel convolves %u channels%s",
                        sizes->channels, op->recurrent.conv_bias ? " with a bias" : "");
+    if (op->kind == OP_MAMBA)
+        return cuda_mamba_supports(sizes->value_heads, sizes->key_heads, sizes->value_dim,
+                                   sizes->key_dim, error);
     if (op->kind != OP_DELTA) return OK;
     return cuda_delta_supports(sizes->key_heads, sizes->value_heads, sizes->key_dim,
                                sizes->value_dim, error);
@@ -88,7 +91,8 @@ static enum err check_inputs(const struct gpu_program *program, const struct gpu
     const uint32_t width = program->input_width;
     if ((op->kind == OP_INPUTS && program->matrices[op->matrix].form != GPU_BF16) ||
         width % INPUT_ALIGN != 0 || width > CUDA_GATE_WITH_MAX || op->width != width ||
-        (op->kind == OP_GATE && op->layer >= program->input_layers))
+        (op->kind == OP_GATE &&
+         (op->layer >= program->input_layers || op->gate == GATE_RELU2 || op->gate_factor != 0)))
         return err_set(error, ERR_INVALID, "no CUDA kernel has parts of tokens of %u numbers",
                        width);
     return OK;
@@ -154,22 +158,23 @@ static enum err check_op(const struct gpu_program *program, uint32_t index,
                    ? check_heads(program, op, limits->kv_form, error)
                    : err_set(error, ERR_INVALID, "operation %u: group %u", index, op->kv_group);
     case OP_GATE:
-        if (op->gate == GATE_CLAMPED)
-            return err_set(error, ERR_INVALID, "operation %u: a clamped gate is of experts alone",
-                           index);
+        if (op->gate != GATE_SILU && op->gate != GATE_GELU_TANH && op->gate != GATE_RELU2)
+            return err_set(error, ERR_INVALID, "operation %u: no CUDA kernel has the gate %d",
+                           index, (int)op->gate);
         return op->gates_inputs ? check_inputs(program, op, error) : OK;
     case OP_INPUTS: return check_inputs(program, op, error);
     case OP_ROUTE: return check_route(program, index, error);
     case OP_EXPERTS: return check_experts(program, op, error);
     case OP_CONV:
-    case OP_DELTA: return check_recurrent(program, op, error);
+    case OP_DELTA:
+    case OP_MAMBA: return check_recurrent(program, op, error);
+    case OP_ADD:
     case OP_ASIDE:
     case OP_JOIN:
     case OP_KEEP:
     case OP_LOGITS:
     case OP_PREPARE:
     case OP_GATED_NORM: return OK;
-    case OP_MAMBA:
     case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:

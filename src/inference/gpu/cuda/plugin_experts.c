@@ -49,21 +49,21 @@ void experts_place(struct gpu *gpu, const struct gpu_program *program, struct me
     struct experts_room *room = &gpu->experts;
     *room = (struct experts_room){
         .order = {.experts = most.count, .each = most.used, .rows = gpu->row_bucket}};
+    const enum memory_part part = MEMORY_ACTIVATIONS;
+    room->shared_bytes = gpu->row_bucket * product_bytes(program, TO_SHARED);
+    if (room->shared_bytes > 0) {
+        room->shared = memory_take(memory, part, room->shared_bytes);
+        room->shared_in = memory_take(memory, part, gpu->row_bucket * shared_in_bytes(program));
+    }
     if (most.count == 0) return;
     struct cuda_expert_order *order = &room->order;
     const size_t tiles = (size_t)cuda_expert_tiles_most(order) + 1;
-    const enum memory_part part = MEMORY_ACTIVATIONS;
     order->chosen = memory_take(memory, part, pairs * sizeof *order->chosen);
     order->weights = memory_take(memory, part, pairs * sizeof *order->weights);
     order->order = memory_take(memory, part, pairs * sizeof *order->order);
     order->tiles = memory_take(memory, part, tiles * sizeof *order->tiles);
     room->gated = memory_take(memory, part, pairs * most.ffn * sizeof *room->gated);
     room->sums = memory_take(memory, part, pairs * program->width * sizeof *room->sums);
-    room->shared_bytes = gpu->row_bucket * product_bytes(program, TO_SHARED);
-    if (room->shared_bytes > 0) {
-        room->shared = memory_take(memory, part, room->shared_bytes);
-        room->shared_in = memory_take(memory, part, gpu->row_bucket * shared_in_bytes(program));
-    }
     if (!has_codes(program)) return;
     room->in = memory_take(memory, part, (size_t)gpu->row_bucket * program->width);
     room->codes = memory_take(memory, part, pairs * most.ffn);

@@ -221,7 +221,7 @@ struct experts_room {
  * states of all places stand one behind another, and so do the layers. */
 struct recurrent_room {
     void *again;  /* (bucket, width) codes of 8 bits of rows that NORM left in bf16 */
-    void *chunks; /* room of cuda_delta_chunk */
+    void *chunks; /* room of cuda_delta_chunk or cuda_mamba */
     char *states;
     char *tails;
     size_t state_stride, tail_stride; /* bytes of a place in a layer */

@@ -74,6 +74,12 @@ static size_t qkv_width_of(const struct one *one) {
            (heads->is_query_only ? 0 : 2 * kv_width);
 }
 
+/* A row of wide before a gate. */
+static size_t gate_width_of(const struct card_op *op) {
+    const bool is_alone = op->op.gates_inputs || op->op.gate == GATE_RELU2;
+    return (is_alone ? (size_t)1 : 2) * op->op.width;
+}
+
 /* A row of wide in a recurrent layer. */
 static size_t channels_width_of(const struct one *one) {
     const struct gpu_recurrent_sizes *sizes = &one->gpu->program.recurrent;
@@ -93,9 +99,7 @@ static void put_prepared(struct one *one) {
     uint32_t maker = one->call->op;
     while (maker > 0 && gpu->ops[maker].op.next != one->op->op.matrix) maker--;
     switch (gpu->ops[maker].op.kind) {
-    case OP_GATE:
-        put_rows(one, one->call->wide, (gpu->ops[maker].op.gates_inputs ? 1 : 2) * width, width);
-        break;
+    case OP_GATE: put_rows(one, one->call->wide, gate_width_of(&gpu->ops[maker]), width); break;
     case OP_ATTENTION:
     case OP_GATED_NORM: put_rows(one, one->call->attended, width, width); break;
     case OP_PREPARE:
@@ -121,15 +125,16 @@ static void put_recurrent(struct one *one) {
     struct gpu *gpu = one->gpu;
     const struct gpu_op_call *call = one->call;
     const size_t wide = channels_width_of(one), state = gpu->program.recurrent.width;
-    const size_t rates = (size_t)2 * gpu->program.recurrent.value_heads;
+    const size_t rates = gpu_state_rates(&gpu->program.recurrent);
     const enum op_kind kind = one->op->op.kind;
     const bool reads_attended = kind == OP_GATED_NORM || kind == OP_PREPARE || kind == OP_KEEP;
     if (reads_attended && (kind == OP_GATED_NORM || one->op->op.attended > 0))
         put_bf16(one, one->walk.attended, state, call->attended, state, state);
-    if (kind != OP_DELTA && kind != OP_CONV) return;
+    const bool has_rates = kind == OP_DELTA || kind == OP_MAMBA;
+    if (!has_rates && kind != OP_CONV) return;
     put_bf16(one, gpu->wide, wide, call->wide, wide, wide);
     one->walk.product[TO_WIDE] = product_at(gpu->wide, wide);
-    if (kind != OP_DELTA) return;
+    if (!has_rates) return;
     put_bf16(one, gpu->narrow, rates, call->narrow, rates, rates);
     one->walk.product[TO_NARROW] = product_at(gpu->narrow, rates);
 }
@@ -160,14 +165,22 @@ static void put_inputs(struct one *one) {
         one->walk.kept_rows = one->walk.flight->step.wanted;
 }
 
+/* What ADD adds. */
+static void put_added(struct one *one) {
+    struct gpu *gpu = one->gpu;
+    const size_t width = gpu->program.width;
+    if (one->op->op.kind != OP_ADD) return;
+    put_bf16(one, gpu->experts.shared, width, one->call->shared, width, width);
+    one->walk.product[TO_SHARED] = product_at(gpu->experts.shared, width);
+}
+
 static void put_operands(struct one *one) {
     struct gpu *gpu = one->gpu;
     const struct gpu_op_call *call = one->call;
     const struct gpu_program *program = &gpu->program;
-    const size_t q_width = q_width_of(one), qkv = qkv_width_of(one);
-    const size_t both = (one->op->op.gates_inputs ? 1 : 2) * (size_t)one->op->op.width;
+    const size_t q_width = q_width_of(one), qkv = qkv_width_of(one), both = gate_width_of(one->op);
     const enum op_kind kind = one->op->op.kind;
-    if (kind == OP_NORM || kind == OP_KEEP)
+    if (kind == OP_NORM || kind == OP_KEEP || kind == OP_ADD)
         copy(one, one->walk.x, call->x, one->walk.rows * program->width * sizeof(float));
     if ((kind == OP_NORM && one->op->op.add != ADD_NOTHING) || kind == OP_ASIDE ||
         kind == OP_JOIN) {
@@ -186,6 +199,7 @@ static void put_operands(struct one *one) {
     }
     put_recurrent(one);
     put_inputs(one);
+    put_added(one);
     if (kind == OP_MATMUL || kind == OP_LOGITS) put_prepared(one);
     if (kind == OP_ROUTE) put_route(one);
     if (kind == OP_EXPERTS) put_shared(one);
@@ -238,6 +252,7 @@ static void get_results(struct one *one) {
     const struct cuda_rows *prepared = &one->walk.prepared;
     const size_t state = program->recurrent.width;
     switch (one->op->op.kind) {
+    case OP_ADD:
     case OP_EMBED:
     case OP_NORM:
         copy(one, call->x, one->walk.x, rows * program->width * sizeof(float));
@@ -258,9 +273,8 @@ static void get_results(struct one *one) {
         get_bf16(one, gpu->attended, q_width, call->attended, q_width, q_width, NULL);
         break;
     case OP_GATE:
-        get_bf16(one, prepared->codes, prepared->stride, call->wide,
-                 (one->op->op.gates_inputs ? 1 : 2) * (size_t)one->op->op.width, one->op->op.width,
-                 NULL);
+        get_bf16(one, prepared->codes, prepared->stride, call->wide, gate_width_of(one->op),
+                 one->op->op.width, NULL);
         break;
     case OP_LOGITS:
         for (size_t i = 0; i < rows; i++)
@@ -271,7 +285,6 @@ static void get_results(struct one *one) {
     case OP_ROUTE:
     case OP_INPUTS:
     case OP_ASIDE: break; /* what they leave stays here */
-    case OP_MAMBA:
     case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:
@@ -282,7 +295,8 @@ static void get_results(struct one *one) {
         break;
     case OP_CONV:
     case OP_DELTA:
-        if (one->op->op.kind == OP_DELTA || one->op->op.is_gated)
+    case OP_MAMBA:
+        if (one->op->op.kind != OP_CONV || one->op->op.is_gated)
             get_bf16(one, gpu->attended, state, call->attended, state, state, NULL);
         break;
     case OP_PREPARE:

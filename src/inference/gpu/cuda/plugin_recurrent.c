@@ -2,13 +2,15 @@
 
 /* The operations of recurrent layers (recurrent.h), and the room that they and their states need.
  *
- * CONV, DELTA and GATED_NORM of a layer are one or two launches per kind of rows, all in DELTA. A
- * step has a list of items: first the rows that are alone in their sequence and save nothing, which
- * are decoded, then the others, which go through chunks. */
+ * CONV, DELTA and GATED_NORM of a layer are one or two launches per kind of rows, all in DELTA; or
+ * all in MAMBA, where two more are of all rows. A step has a list of items: first the rows that are
+ * alone in their sequence and save nothing, which are decoded, then the others, which go through
+ * chunks. */
 
 #include "gpu/cuda/plugin_walk.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 static_assert(sizeof(struct cuda_state_item) == sizeof(struct gpu_state_item) &&
@@ -59,7 +61,10 @@ void recurrent_place(struct gpu *gpu, const struct gpu_program *program, struct 
     if (sizes->key_heads > 0)
         room->chunks = memory_take(
             memory, part,
-            cuda_delta_room(gpu->row_bucket, sizes->key_heads, sizes->value_heads, sizes->key_dim));
+            sizes->is_mamba ? cuda_mamba_room(gpu->row_bucket, sizes->value_heads, sizes->key_heads,
+                                              sizes->value_dim, sizes->key_dim)
+                            : cuda_delta_room(gpu->row_bucket, sizes->key_heads, sizes->value_heads,
+                                              sizes->key_dim));
     place_states(gpu, memory);
 }
 
@@ -126,7 +131,7 @@ static struct cuda_states tails_of(const struct gpu *gpu, uint32_t layer) {
 enum err walk_conv(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct gpu *gpu = walk->gpu;
     const struct card_step *step = &walk->flight->step;
-    if (!op->op.is_gated) return OK; /* DELTA convolves */
+    if (!op->op.is_gated) return OK; /* DELTA or MAMBA convolves */
     const struct cuda_short_conv call = {.in = walk->product[TO_WIDE],
                                          .conv = op->op.recurrent.conv,
                                          .tails = tails_of(gpu, op->op.recurrent.place),
@@ -175,7 +180,65 @@ enum err walk_delta(struct walk *walk, const struct card_op *op, struct error *e
     return err == OK ? cuda_delta_decode(&call, gpu->compute, error) : err;
 }
 
-/* What DELTA left normed, in the form of the next product. */
+/* The operation that gates and norms what a state leaves: behind it, or behind KEEP. */
+static const struct card_op *norm_behind(const struct card_op *op) {
+    while (op->op.kind != OP_GATED_NORM) op++;
+    return op;
+}
+
+static float factor_or_1(float factor) {
+    return factor > 0 ? factor : 1.0f;
+}
+
+enum err walk_mamba(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    const struct gpu_recurrent_sizes *sizes = &gpu->program.recurrent;
+    const struct gpu_recurrent *vectors = &op->op.recurrent;
+    const struct card_step *step = &walk->flight->step;
+    const struct gpu_op *norm = &norm_behind(op)->op;
+    const struct cuda_mamba call = {.z = product_columns(&walk->product[TO_WIDE], sizes->channels),
+                                    .xbc = walk->product[TO_WIDE],
+                                    .dt = walk->product[TO_NARROW],
+                                    .conv = vectors->conv,
+                                    .conv_bias = vectors->conv_bias,
+                                    .dt_bias = vectors->step_bias,
+                                    .a_log = vectors->decay,
+                                    .d = vectors->skip,
+                                    .norm = vectors->norm,
+                                    .epsilon = sizes->eps,
+                                    .norm_is_first = !norm->is_gated,
+                                    .dt_min = sizes->step_min,
+                                    .dt_max = sizes->step_max > 0 ? sizes->step_max : INFINITY,
+                                    .dt_factor = factor_or_1(op->op.gate_factor),
+                                    .z_factor = factor_or_1(norm->gate_factor),
+                                    .y_factor = factor_or_1(norm->factor),
+                                    .states = states_of(gpu, vectors->place),
+                                    .tails = tails_of(gpu, vectors->place),
+                                    .items = step->states,
+                                    .item_count = step->state_count,
+                                    .decoded_count = step->decoded_count,
+                                    .rows = walk->rows,
+                                    .heads = sizes->value_heads,
+                                    .groups = sizes->key_heads,
+                                    .head_dim = sizes->value_dim,
+                                    .state_dim = sizes->key_dim,
+                                    .y = walk->attended,
+                                    .y_stride = sizes->width,
+                                    .room = gpu->recurrent.chunks};
+    return cuda_mamba(&call, gpu->compute, error);
+}
+
+enum err walk_add(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct cuda_add call = {.x = walk->x,
+                                  .x_stride = walk->gpu->program.width,
+                                  .h = walk->product[TO_SHARED],
+                                  .factor = factor_or_1(op->op.factor),
+                                  .width = walk->gpu->program.width,
+                                  .rows = walk->rows};
+    return cuda_add(&call, walk->gpu->compute, error);
+}
+
+/* What DELTA or MAMBA left normed, in the form of the next product. */
 enum err walk_gated_norm(struct walk *walk, const struct card_op *op, struct error *error) {
     return walk_prepare_rows(walk, op, walk->attended, walk->gpu->program.recurrent.width, error);
 }

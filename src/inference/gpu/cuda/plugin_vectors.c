@@ -87,11 +87,16 @@ static void place_recurrent(struct layout *layout, const struct gpu_op *from, st
     const struct gpu_recurrent_sizes *sizes = &layout->program->recurrent;
     const struct gpu_recurrent *vectors = &from->recurrent;
     to->recurrent = (struct gpu_recurrent){.place = vectors->place};
-    if (from->kind != OP_DELTA && !(from->kind == OP_CONV && from->is_gated)) return;
+    if (from->kind != OP_DELTA && from->kind != OP_MAMBA &&
+        !(from->kind == OP_CONV && from->is_gated))
+        return;
     to->recurrent.conv = place_taps(layout, vectors->conv);
     to->recurrent.decay = place_vector(layout, vectors->decay, sizes->value_heads);
     to->recurrent.step_bias = place_vector(layout, vectors->step_bias, sizes->value_heads);
-    to->recurrent.norm = place_vector(layout, vectors->norm, sizes->value_dim);
+    to->recurrent.conv_bias = place_vector(layout, vectors->conv_bias, sizes->channels);
+    to->recurrent.skip = place_vector(layout, vectors->skip, sizes->value_heads);
+    to->recurrent.norm =
+        place_vector(layout, vectors->norm, sizes->is_mamba ? sizes->width : sizes->value_dim);
 }
 
 /* The vectors of norms. */

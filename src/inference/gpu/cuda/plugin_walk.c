@@ -30,6 +30,7 @@ static const char *const names[OP_KINDS] = {
     [OP_LATENT_Q] = "queries",
     [OP_LATENT] = "latent attention",
     [OP_LATENT_OUT] = "values of heads",
+    [OP_ADD] = "sum",
 };
 
 static const struct card_matrix *matrix_of(const struct walk *walk, uint32_t index) {
@@ -37,9 +38,9 @@ static const struct card_matrix *matrix_of(const struct walk *walk, uint32_t ind
     return &walk->gpu->matrices[index];
 }
 
-/* A shared expert's gate does not overwrite the rows that its layer's other experts read. */
+/* What a product TO_SHARED reads does not overwrite the rows that others of its layer read. */
 static bool is_shared(const struct card_op *op) {
-    return op->op.kind == OP_GATE && op[1].op.kind == OP_MATMUL && op[1].op.to == TO_SHARED;
+    return op[1].op.kind == OP_MATMUL && op[1].op.to == TO_SHARED;
 }
 
 struct cuda_rows walk_rows_for(struct walk *walk, const struct card_op *op) {
@@ -103,6 +104,7 @@ bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t ro
     const struct card_op *end = gpu->ops + gpu->program.op_count;
     const struct card_matrix *matrix = &gpu->matrices[op->op.matrix];
     const bool is_gated = op + 1 < end && op[1].op.kind == OP_GATE && !op->op.bias &&
+                          op[1].op.gate <= GATE_GELU_TANH && op[1].op.gate_factor == 0 &&
                           matrix->rows == 2 * op[1].op.width && matrix->rows == matrix->rows_padded;
     *ret_ending = !is_gated                    ? CUDA_END_SCALED
                   : op[1].op.gate == GATE_SILU ? CUDA_END_SILU
@@ -334,7 +336,10 @@ static enum err walk_gate(struct walk *walk, const struct card_op *op, struct er
     }
     const struct cuda_gate call = {
         .in = walk->product[TO_WIDE],
-        .kind = op->op.gate == GATE_SILU ? CUDA_SILU : CUDA_GELU_TANH,
+        .kind = op->op.gate == GATE_SILU    ? CUDA_SILU
+                : op->op.gate == GATE_RELU2 ? CUDA_RELU2
+                                            : CUDA_GELU_TANH,
+        .factor = op->op.gate_factor,
         .y = walk_rows_for(walk, op),
         .width = op->op.width,
         .rows = walk->rows,
@@ -380,7 +385,8 @@ enum err walk_op(struct walk *walk, const struct card_op *op, struct error *erro
         [OP_PREPARE] = walk_prepare, [OP_CONV] = walk_conv,
         [OP_DELTA] = walk_delta,     [OP_GATED_NORM] = walk_gated_norm,
         [OP_INPUTS] = walk_inputs,   [OP_ASIDE] = walk_side,
-        [OP_JOIN] = walk_side,
+        [OP_JOIN] = walk_side,       [OP_MAMBA] = walk_mamba,
+        [OP_ADD] = walk_add,
     };
     if (walk->rows == 0) return OK;
     return run[op->op.kind](walk, op, error);

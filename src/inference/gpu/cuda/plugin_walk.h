@@ -71,6 +71,8 @@ void recurrent_put(struct gpu *gpu, struct flight *flight, const struct gpu_step
 struct cuda_product product_columns(const struct cuda_product *product, uint32_t first);
 enum err walk_conv(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 enum err walk_delta(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_mamba(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_add(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 enum err walk_gated_norm(struct walk *walk, const struct card_op *op,
                          struct error *error) MUST_CHECK;
 enum err walk_prepare(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;

@@ -10,7 +10,8 @@
  * a state kept at the end of a shared prefix need no launch of their own.
  *
  * A step's rows of one token go to the decode calls, longer ones to the chunk calls, from one list
- * of items each. It does not know models, layers, pages or the scheduler.
+ * of items each; Mamba-2 has one call with both. It does not know models, layers, pages or the
+ * scheduler.
  *
  * Thread: one per stream.
  * Memory: device memory of the caller; nothing is allocated, every call only enqueues.
@@ -128,37 +129,54 @@ enum err cuda_short_conv(const struct cuda_short_conv *call, struct CUstream_st 
  *
  * Per head h of group h / (heads / groups), and token:
  *   (x, B, C) = silu of a causal convolution of 4 taps, per channel
- *   D = softplus(dt + dt_bias), within dt_min and dt_max; a = exp(-D exp(a_log))
+ *   D = softplus(dt_factor dt + dt_bias), within dt_min and dt_max; a = exp(-D exp(a_log))
  *   S = a S + D x B'
- *   y = (S C + d x) silu(z)
- * y is float32, as cuda_norm() takes it for the norm that follows. Inputs of the convolution are
- * rounded to bf16. */
+ *   o = S C + d x
+ * and then, with g = silu(z_factor z), per group of heads:
+ *   y = y_factor rms_norm(o g) norm, or y_factor rms_norm(o) norm g where norm_is_first, or
+ *   y_factor o g without a norm
+ * S is (head_dim, state_dim): a row per element of x. Inputs of the convolution are rounded to
+ * bf16. Sums are float32, a row after the other, so rows of a prompt have the bits of no chunks. */
 struct cuda_mamba {
-    struct cuda_product z;     /* (heads · head_dim) */
-    struct cuda_product xbc;   /* x (heads · head_dim), B (groups · state_dim), C likewise */
-    struct cuda_product dt;    /* (heads) */
-    const float *conv;         /* (channels of xbc, 4): the last tap is the token's own */
-    const float *conv_bias;    /* (channels of xbc) or NULL */
-    const float *dt_bias;      /* (heads) */
-    const float *a_log;        /* (heads) */
-    const float *d;            /* (heads) */
-    float dt_min, dt_max;      /* 0 and infinity where the model has no limits */
-    struct cuda_states states; /* (heads, head_dim, state_dim) */
-    struct cuda_states tails;  /* (3, channels of xbc) bf16, the oldest first */
-    const struct cuda_state_item *items; /* on the device */
+    struct cuda_product z;   /* (heads · head_dim) */
+    struct cuda_product xbc; /* x (heads · head_dim), B (groups · state_dim), C likewise */
+    struct cuda_product dt;  /* (heads) */
+    const float *conv;       /* (channels of xbc, 4): the last tap is the token's own */
+    const float *conv_bias;  /* (channels of xbc) or NULL */
+    const float *dt_bias;    /* (heads) */
+    const float *a_log;      /* (heads) */
+    const float *d;          /* (heads) */
+    const float *norm;       /* (heads · head_dim) or NULL */
+    float epsilon;           /* epsilon of the norm */
+    bool norm_is_first;
+    float dt_min, dt_max; /* 0 and infinity where the model has no limits */
+    float dt_factor, z_factor, y_factor;
+    struct cuda_states states;           /* (heads, head_dim, state_dim) */
+    struct cuda_states tails;            /* (3, channels of xbc) bf16, the oldest first */
+    const struct cuda_state_item *items; /* on the device; the decoded ones are the first */
     uint32_t item_count;
-    uint32_t rows;  /* rows in the arrays; rows without an item are left as they are */
-    uint32_t heads; /* a multiple of groups */
+    uint32_t decoded_count; /* items of one row that keep nothing in `save` */
+    uint32_t rows;          /* rows in the arrays; y of rows without an item is undefined */
+    uint32_t heads;         /* a multiple of groups */
     uint32_t groups;
     uint32_t head_dim;  /* a multiple of 4 */
-    uint32_t state_dim; /* 32, 64, 128 or 256 */
-    float *y;           /* (rows, y_stride) */
+    uint32_t state_dim; /* 16, 32, 64, 128 or 256 */
+    uint16_t *y;        /* (rows, y_stride) bf16, heads · head_dim of each */
     size_t y_stride;
-    float *room; /* (rows, channels of xbc) at a multiple of 16 */
+    float *room; /* cuda_mamba_room() bytes at a multiple of 16 */
 };
-/* One row per item. Each state is read and written once. */
-enum err cuda_mamba_decode(const struct cuda_mamba *call, struct CUstream_st *stream,
-                           struct error *error) MUST_CHECK;
+
+/* ERR_INVALID, with the reason, for sizes without kernels. */
+enum err cuda_mamba_supports(uint32_t heads, uint32_t groups, uint32_t head_dim, uint32_t state_dim,
+                             struct error *error) MUST_CHECK;
+size_t cuda_mamba_room(uint32_t rows, uint32_t heads, uint32_t groups, uint32_t head_dim,
+                       uint32_t state_dim);
+
+/* Four launches: the convolution of all rows; the items of several rows, whose states stay in
+ * registers from row to row; beside them on sm_90 and later the decoded ones, whose states are each
+ * read and written once; the norm of all rows. */
+enum err cuda_mamba(const struct cuda_mamba *call, struct CUstream_st *stream,
+                    struct error *error) MUST_CHECK;
 
 /* ---- copies of states ---- */
 

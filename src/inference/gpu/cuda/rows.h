@@ -84,11 +84,13 @@ struct cuda_norm {
 enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream,
                    struct error *error) MUST_CHECK;
 
-/* y = act(gate) · up, where a row of `in` is gate (width), then up (width). */
-enum cuda_gate_kind { CUDA_SILU, CUDA_GELU_TANH };
+/* y = act(factor · gate) · up, where a row of `in` is gate (width), then up (width); or
+ * y = max(factor · gate, 0)² without up. */
+enum cuda_gate_kind { CUDA_SILU, CUDA_GELU_TANH, CUDA_RELU2 };
 struct cuda_gate {
-    struct cuda_product in; /* scales and bias have 2 · width columns */
+    struct cuda_product in; /* scales and bias have 2 · width columns, or width */
     enum cuda_gate_kind kind;
+    float factor; /* 0 means 1 */
     struct cuda_rows y;
     uint32_t width;
     uint32_t rows;
@@ -142,6 +144,18 @@ struct cuda_side {
 };
 enum err cuda_side(const struct cuda_side *call, struct CUstream_st *stream,
                    struct error *error) MUST_CHECK;
+
+/* x += factor · h. */
+struct cuda_add {
+    float *x; /* (rows, x_stride) */
+    size_t x_stride;
+    struct cuda_product h;
+    float factor;
+    uint32_t width; /* a multiple of 4, as the strides */
+    uint32_t rows;  /* at most 65,535 */
+};
+enum err cuda_add(const struct cuda_add *call, struct CUstream_st *stream,
+                  struct error *error) MUST_CHECK;
 
 /* y = from, in the form of the next product. */
 struct cuda_quantise {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 float host_gated(enum cuda_gate_kind kind, float gate, float up) {
+    if (kind == CUDA_RELU2) return fmaxf(gate, 0) * fmaxf(gate, 0);
     float gelu = 0.5f * gate * (1 + tanhf(0.79788456f * (gate + 0.044715f * gate * gate * gate)));
     return up * (kind == CUDA_SILU ? gate / (1 + expf(-gate)) : gelu);
 }
@@ -24,8 +25,10 @@ enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, str
     float *y = malloc(call->width * sizeof *y);
     for (size_t row = 0; row < call->rows; row++) {
         for (uint32_t i = 0; i < call->width; i++) {
-            float gate = host_sum_at(&call->in, row, i);
-            y[i] = host_gated(call->kind, gate, host_sum_at(&call->in, row, call->width + i));
+            const uint32_t up = call->kind == CUDA_RELU2 ? i : call->width + i;
+            const float factor = call->factor > 0 ? call->factor : 1;
+            const float gate = factor * host_sum_at(&call->in, row, i);
+            y[i] = host_gated(call->kind, gate, host_sum_at(&call->in, row, up));
         }
         host_store(&call->y, row, y, call->width);
     }

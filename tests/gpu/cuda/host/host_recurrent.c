@@ -189,6 +189,114 @@ enum err cuda_delta_chunk(const struct cuda_delta *call, struct CUstream_st *str
     return OK;
 }
 
+/* ---- Mamba-2 ---- */
+
+/* One row through a head's state (head_dim, state_dim); x becomes what the head leaves. */
+static void mamba_head(const struct cuda_mamba *call, size_t row, uint32_t head, float *xbc,
+                       float *state) {
+    const uint32_t P = call->head_dim, N = call->state_dim;
+    const float *b = xbc + call->heads * P + head / (call->heads / call->groups) * N;
+    const float *c = b + call->groups * N;
+    const float dt = host_sum_at(&call->dt, row, head) * call->dt_factor + call->dt_bias[head];
+    const float step = fminf(fmaxf(dt > 20 ? dt : log1pf(expf(dt)), call->dt_min), call->dt_max);
+    const float decay = expf(-step * expf(call->a_log[head]));
+    for (uint32_t p = 0; p < P; p++) {
+        float *x = &xbc[head * P + p], *s = state + (size_t)p * N, sum = 0;
+        for (uint32_t n = 0; n < N; n++) s[n] = decay * s[n] + step * *x * b[n], sum += s[n] * c[n];
+        *x = sum + call->d[head] * *x;
+    }
+}
+
+/* Gates and norms a row. */
+static void mamba_end(const struct cuda_mamba *call, size_t row, float *values) {
+    const uint32_t width = call->heads / call->groups * call->head_dim;
+    for (uint32_t i = 0; i < call->groups * width; i++)
+        if (!call->norm_is_first) values[i] *= silu(host_sum_at(&call->z, row, i) * call->z_factor);
+    for (uint32_t first = 0; first < call->groups * width; first += width) {
+        float squares = 0;
+        for (uint32_t i = 0; i < width; i++) squares += values[first + i] * values[first + i];
+        const float scale = 1 / sqrtf(squares / (float)width + call->epsilon);
+        for (uint32_t i = first; i < first + width; i++) {
+            float y = values[i] * call->y_factor * (call->norm ? scale * call->norm[i] : 1);
+            if (call->norm_is_first) y *= silu(host_sum_at(&call->z, row, i) * call->z_factor);
+            call->y[row * call->y_stride + i] = bf16_from_f32(y);
+        }
+    }
+}
+
+/* All channels of an item; ret_rows (rows, channels). */
+static void mamba_convolve(const struct cuda_mamba *call, const struct cuda_state_item *item,
+                           uint32_t channels, float *ret_rows) {
+    for (uint32_t c = 0; c < channels; c++) {
+        struct channel channel = channel_of(&call->tails, item->from, TAPS, channels, c);
+        for (uint32_t i = 0; i < item->rows; i++) {
+            const float input = rounded(host_sum_at(&call->xbc, item->row + i, c));
+            ret_rows[(size_t)i * channels + c] =
+                silu(convolve(&channel, call->conv + (size_t)c * TAPS, TAPS, input) +
+                     (call->conv_bias ? call->conv_bias[c] : 0));
+            if (item->save != CUDA_STATE_NONE && i + 1 == item->save_rows)
+                leave_channel(&channel, &call->tails, item->save, TAPS, channels, c);
+        }
+        leave_channel(&channel, &call->tails, item->to, TAPS, channels, c);
+    }
+}
+
+static void mamba_leave(const struct cuda_mamba *call, uint32_t slot, uint32_t head,
+                        const float *state) {
+    const size_t count = (size_t)call->head_dim * call->state_dim;
+    for (size_t i = 0; i < count; i++) put_number(&call->states, slot, head * count + i, state[i]);
+}
+
+static void mamba_item(const struct cuda_mamba *call, const struct cuda_state_item *item) {
+    const uint32_t channels = call->heads * call->head_dim + 2 * call->groups * call->state_dim;
+    const size_t count = (size_t)call->head_dim * call->state_dim;
+    float *state = malloc(count * sizeof *state);
+    float *rows = malloc((size_t)item->rows * channels * sizeof *rows);
+    if (!rows || !state) abort();
+    mamba_convolve(call, item, channels, rows);
+    for (uint32_t head = 0; head < call->heads; head++) {
+        for (size_t i = 0; i < count; i++)
+            state[i] = number_at(&call->states, item->from, head * count + i);
+        for (uint32_t i = 0; i < item->rows; i++) {
+            mamba_head(call, item->row + i, head, rows + (size_t)i * channels, state);
+            if (item->save != CUDA_STATE_NONE && i + 1 == item->save_rows)
+                mamba_leave(call, item->save, head, state);
+        }
+        mamba_leave(call, item->to, head, state);
+    }
+    for (uint32_t i = 0; i < item->rows; i++)
+        mamba_end(call, item->row + i, rows + (size_t)i * channels);
+    free(rows);
+    free(state);
+}
+
+enum err cuda_mamba_supports(uint32_t heads, uint32_t groups, uint32_t head_dim, uint32_t state_dim,
+                             struct error *error) {
+    if (groups > 0 && heads % groups == 0 && head_dim % 4 == 0 && state_dim >= 16 &&
+        state_dim <= 256 && (state_dim & (state_dim - 1)) == 0)
+        return OK;
+    return err_set(error, ERR_INVALID, "mamba: %u heads of %u in %u groups, states of %u", heads,
+                   head_dim, groups, state_dim);
+}
+
+size_t cuda_mamba_room(uint32_t rows, uint32_t heads, uint32_t groups, uint32_t head_dim,
+                       uint32_t state_dim) {
+    return (size_t)rows * (heads * head_dim + 2 * groups * state_dim) * sizeof(float);
+}
+
+HOST_AGAIN(cuda_mamba)
+enum err cuda_mamba(const struct cuda_mamba *call, struct CUstream_st *stream,
+                    struct error *error) {
+    (void)error;
+    assert(call->room && call->decoded_count <= call->item_count);
+    if (host_record(stream, again_cuda_mamba, call, sizeof *call, NULL, 0)) return OK;
+    for (uint32_t i = 0; i < call->item_count; i++) {
+        assert(i >= call->decoded_count || call->items[i].rows == 1);
+        mamba_item(call, &call->items[i]);
+    }
+    return OK;
+}
+
 /* ---- the short convolution ---- */
 
 static void run_short_channel(const struct cuda_short_conv *call,
@@ -216,6 +324,18 @@ enum err cuda_short_conv(const struct cuda_short_conv *call, struct CUstream_st 
     if (host_record(stream, again_cuda_short_conv, call, sizeof *call, NULL, 0)) return OK;
     for (uint32_t i = 0; i < call->item_count; i++)
         for (uint32_t c = 0; c < call->width; c++) run_short_channel(call, &call->items[i], c);
+    return OK;
+}
+
+/* ---- a product apart from a norm ---- */
+
+HOST_AGAIN(cuda_add)
+enum err cuda_add(const struct cuda_add *call, struct CUstream_st *stream, struct error *error) {
+    (void)error;
+    if (host_record(stream, again_cuda_add, call, sizeof *call, NULL, 0)) return OK;
+    for (size_t row = 0; row < call->rows; row++)
+        for (uint32_t i = 0; i < call->width; i++)
+            call->x[row * call->x_stride + i] += call->factor * host_sum_at(&call->h, row, i);
     return OK;
 }
 

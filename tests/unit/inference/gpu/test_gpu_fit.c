@@ -89,6 +89,67 @@ static void states_of_recurrent_layers_take_their_room(void **state) {
     assert_in_range(small.sequences, wide.sequences + 16, wide.sequences * 2);
 }
 
+/* Nemotron Nano 2 of 9B: 27 layers of Mamba-2, 25 feed-forwards without a gate, 4 of attention. */
+static struct model_config nemotron_9b(void) {
+    static const char halves[] = "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-";
+    struct model_config config = {.architecture = config_architecture(STR("nemotron_h")),
+                                  .layers = sizeof halves - 1,
+                                  .width = 4480,
+                                  .ffn = 15680,
+                                  .heads = 40,
+                                  .kv_heads = 8,
+                                  .head_dim = 128,
+                                  .context_max = 32768,
+                                  .vocab_rows = 131072,
+                                  .token_count = 131072,
+                                  .recurrent = {.taps = 4,
+                                                .key_heads = 8,
+                                                .value_heads = 128,
+                                                .key_dim = 128,
+                                                .value_dim = 80,
+                                                .has_conv_bias = true}};
+    for (uint32_t i = 0; i < config.layers; i++) {
+        config.list[i].mixer = halves[i] == 'M'   ? MIXER_MAMBA
+                               : halves[i] == '*' ? MIXER_ATTENTION
+                                                  : MIXER_NONE;
+        config.list[i].ffn = halves[i] == '-' ? FFN_GATED : FFN_NONE;
+    }
+    return config;
+}
+
+static void layers_of_one_half_have_their_matrices_alone(void **state) {
+    (void)state;
+    struct model_config config = nemotron_9b();
+    const struct card_fit is = card_fit_of(&(struct card_fit_options){.config = &config,
+                                                                      .weights = GPU_BF16,
+                                                                      .kv = GPU_BF16,
+                                                                      .memory_bytes = 40960 * MIB,
+                                                                      .sequence_tokens = 1024});
+    const uint64_t channels = 10240 + 2 * 8 * 128, matrix = UINT64_C(128) * 128 * 80;
+    assert_in_range(is.ledger.weights / MIB, 16940, 16980); /* 8.89 G parameters of 2 bytes */
+    assert_int_equal(is.ledger.state_bytes, 27 * (3 * channels * 2 + 4 * matrix));
+    assert_int_equal(is.kv_bytes_per_token, 4 * 2 * 8 * 128 * 2);
+    assert_true(is.is_fitting);
+}
+
+/* A layer of Falcon-H1 has both mixers and one more matrix. */
+static void two_mixers_of_a_layer_have_the_matrices_of_both(void **state) {
+    (void)state;
+    struct model_config config = nemotron_9b();
+    config.layers = 4;
+    for (uint32_t i = 0; i < 4; i++)
+        config.list[i].mixer = MIXER_ATTENTION, config.list[i].ffn = FFN_GATED;
+    const struct card_fit one = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    config.architecture = config_architecture(STR("falcon-h1"));
+    for (uint32_t i = 0; i < 4; i++) config.list[i].mixer = MIXER_BOTH;
+    const struct card_fit both = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    /* x | B | C | gate and steps, the output, and the other half of gate and up. */
+    const uint64_t columns = 2 * 10240 + 2 * 8 * 128 + 128 + 10240 + 15680;
+    const uint64_t more = both.ledger.weights - one.ledger.weights;
+    assert_in_range(more, 4 * columns * 4480 * 2, 4 * columns * 4480 * 2 + 2 * MIB);
+    assert_true(both.ledger.state_bytes > 0 && one.ledger.state_bytes == 0);
+}
+
 static void eight_bits_leave_more_sequences(void **state) {
     (void)state;
     struct model_config config = qwen3_4b();
@@ -215,6 +276,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_decoder_is_predicted_from_its_config),
         cmocka_unit_test(states_of_recurrent_layers_take_their_room),
+        cmocka_unit_test(layers_of_one_half_have_their_matrices_alone),
+        cmocka_unit_test(two_mixers_of_a_layer_have_the_matrices_of_both),
         cmocka_unit_test(eight_bits_leave_more_sequences),
         cmocka_unit_test(a_window_keeps_few_pages_of_a_long_sequence),
         cmocka_unit_test(experts_are_predicted_as_well),
