@@ -328,3 +328,12 @@ def test_the_requests_are_the_same_for_the_same_seed():
     assert len({tuple(prompt[:300]) for prompt, _ in work.work("5x300s", 200)}) == 5
     assert [(len(prompt), answer) for prompt, answer in work.work("fix20/5", 2)] == [(20, 5),
                                                                                      (20, 5)]
+
+
+def test_embeddings_makes_a_model_and_tells_the_rate_of_texts(tmp_path):
+    done = bench(tmp_path, "embeddings", "tiny", "--peer", "none", "--per-line", "2", "--n", "6",
+                 "--plugin", support.plain_device())
+    assert done.returncode == 0, done.stdout + done.stderr
+    run, = lines_of(done)
+    assert run["is_whole"] and run["failed"] == 0 and run["texts_s"] > 0
+    assert run["prompt_tokens"] > 6 * 10

@@ -291,7 +291,8 @@ def test_a_model_too_large_for_the_card_is_refused_before_its_weights_are_read(t
 
 
 @pytest.mark.parametrize("device, status", [("auto", 0), ("cuda", 3)])
-def test_embeddings_stay_on_the_cpu(tmp_path, device, status):
+def test_a_decoder_that_is_told_to_embed_stays_on_the_cpu(tmp_path, device, status):
+    """It generates as well; its files name no pooling."""
     model = support.SHARED / "tiny/qwen3"
     line = {
         "custom_id": "a", "method": "POST", "url": "/v1/embeddings", "body": {

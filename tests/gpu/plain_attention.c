@@ -37,11 +37,23 @@ static unsigned long long number_of(const struct referee *r) {
     return (unsigned long long)r->pass->step->number;
 }
 
-static uint32_t position_of(const struct referee *r, uint32_t row) {
-    return r->pass->step->positions[plain_step_row(r->pass, row)];
+/* Up to which position a row sees keys; in steps of texts that is not its own. */
+static uint32_t seen_of(const struct referee *r, uint32_t row) {
+    const uint32_t at = plain_step_row(r->pass, row);
+    return r->group->seen ? r->group->seen[at] : r->pass->step->positions[at];
 }
 
-/* The first position that a row at `position` sees. */
+/* The end of the keys that a row sees: those of its text, which has neighbouring rows. */
+static uint32_t end_of(const struct referee *r, uint32_t row) {
+    const struct gpu_step *step = r->pass->step;
+    uint32_t at = plain_step_row(r->pass, row);
+    const uint32_t seen = seen_of(r, row);
+    if (!r->group->seen) return seen + 1;
+    while (at + 1 < step->row_count && step->positions[at + 1] == step->positions[at] + 1) at++;
+    return seen < step->positions[at] ? seen + 1 : step->positions[at] + 1;
+}
+
+/* The first position that a row that sees up to `position` sees. */
 static uint32_t first_seen(const struct referee *r, uint32_t position) {
     uint32_t window = r->op->window;
     return window > 0 && position >= window ? position - window + 1 : 0;
@@ -87,7 +99,7 @@ static void leave_partial(const struct referee *r, uint32_t index, struct plain_
 }
 
 static void leave_result(const struct referee *r, struct plain_partial made) {
-    uint32_t position = position_of(r, made.row), first = first_seen(r, position);
+    const uint32_t position = end_of(r, made.row) - 1, first = first_seen(r, seen_of(r, made.row));
     const uint64_t *marks = r->pass->gpu->key_marks;
     struct plain_partial *result = &r->pass->gpu->results[made.row];
     MUST(result->state == PARTIAL_NONE, "step %llu: row %u gets two results", number_of(r),
@@ -187,7 +199,7 @@ static void run_work(const struct referee *r, struct work work) {
     const uint64_t *marks = r->pass->gpu->key_marks;
     MUST(work.row < r->pass->row_count, "step %llu: an item of row %u, of %u", number_of(r),
          work.row, r->pass->row_count);
-    uint32_t position = position_of(r, work.row), first = first_seen(r, position);
+    const uint32_t position = end_of(r, work.row) - 1, first = first_seen(r, seen_of(r, work.row));
     if (work.begin < first) work.begin = first;
     if (work.end > position + 1) work.end = position + 1;
     if (work.end < work.begin) work.end = work.begin;
@@ -235,7 +247,7 @@ static void run_tiles(const struct referee *r, const struct gpu_tiles *tiles) {
 static void run_decode(const struct referee *r, const struct gpu_attention *attention) {
     for (uint32_t i = 0; i < attention->decode_count; i++) {
         const struct gpu_decode_item *item = &attention->decode[i];
-        MUST(item->row < r->pass->row_count && item->position == position_of(r, item->row),
+        MUST(item->row < r->pass->row_count && item->position == seen_of(r, item->row),
              "step %llu: decode item %u of row %u is at position %u", number_of(r), i, item->row,
              item->position);
         MUST(item->begin < item->end, "step %llu: decode item %u has no keys", number_of(r), i);

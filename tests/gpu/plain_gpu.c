@@ -253,7 +253,8 @@ static void compute(struct gpu *gpu, const struct plain_step *step) {
     }
     MUST(pass.row_count == step->in.wanted_count, "the program has no KEEP before its end");
     gpu->logit_rows = step->in.wanted_count;
-    size_t logits = (size_t)gpu->logit_rows * gpu->program.vocab_rows;
+    size_t logits = gpu->program.pools ? step->in.pool_count : gpu->logit_rows;
+    logits *= gpu->program.vocab_rows;
     for (size_t i = 0; step->is_nan && i < logits; i++) gpu->logits[i] = __builtin_nanf("");
 }
 
@@ -291,7 +292,10 @@ static enum err wait_step(struct gpu *gpu, uint64_t number, struct gpu_result *r
         plain_samples(gpu, &draws->in, result, &answers, &named);
     for (uint32_t i = 0; i < gpu->logit_rows; i++)
         if (gpu->is_drawn[i]) result->tokens[i] = gpu->tokens[i];
-    result->nonfinite_rows = plain_nonfinite_rows(gpu, gpu->logit_rows);
+    if (gpu->program.pools)
+        memcpy(result->vectors, gpu->logits,
+               (size_t)step->in.pool_count * gpu->program.width * sizeof *gpu->logits);
+    result->nonfinite_rows = gpu->program.pools ? 0 : plain_nonfinite_rows(gpu, gpu->logit_rows);
     gpu->counters.steps++;
     gpu->counters.rows += step->in.row_count;
     gpu->counters.busy_ns += (uint64_t)(clock_monotonic_ns() - start);

@@ -187,6 +187,11 @@ struct plain_heads {
     uint32_t kv_heads, head_dim, q_width, kv_width;
     uint32_t stride; /* a row of wide */
 };
+/* Width of a row of wide before a GATE. */
+static inline uint32_t plain_gate_width(const struct gpu_op *op) {
+    return (op->gates_inputs || op->gate == GATE_GELU_ALONE || op->gate == GATE_RELU2 ? 1 : 2) *
+           op->width;
+}
 struct plain_heads plain_heads_of(const struct gpu *gpu, const struct gpu_op *op);
 
 /* The step's row of a row of the pass. */

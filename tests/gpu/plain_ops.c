@@ -33,7 +33,10 @@ static void run_embed(struct plain_pass *pass, const struct gpu_op *op) {
         int32_t token = pass->step->tokens[i];
         if (token < 0) token = gpu->last_token[~token];
         const float *row = row_of(&gpu->matrices[op->matrix], (uint32_t)token, gpu->weights);
-        for (uint32_t j = 0; j < width; j++) pass->x[(size_t)i * width + j] = row[j] * op->scale;
+        const float *place =
+            op->positions ? op->positions + (size_t)pass->step->places[i] * width : NULL;
+        for (uint32_t j = 0; j < width; j++)
+            pass->x[(size_t)i * width + j] = row[j] * op->scale + (place ? place[j] : 0.0f);
     }
     if (op->next == GPU_NONE) return;
     memcpy(pass->h, pass->x, (size_t)pass->row_count * width * sizeof *pass->h);
@@ -74,13 +77,31 @@ static void norm_to(const struct plain_pass *pass, const float *x, float *y, con
                                 .add = add});
 }
 
+/* h = LayerNorm(x), which x may become. */
+static void layer_norm(const struct plain_pass *pass, const struct gpu_op *op) {
+    const struct gpu_program *program = &pass->gpu->program;
+    const size_t count = (size_t)pass->row_count * program->width;
+    ref_layer_norm(&(struct norm){.x = pass->x,
+                                  .x_stride = program->width,
+                                  .y = pass->h,
+                                  .y_stride = program->width,
+                                  .weight = op->weight,
+                                  .bias = op->bias,
+                                  .width = program->width,
+                                  .rows = pass->row_count,
+                                  .epsilon = program->eps});
+    if (op->replaces) memcpy(pass->x, pass->h, count * sizeof *pass->x);
+}
+
 static void run_norm(struct plain_pass *pass, const struct gpu_op *op) {
     uint32_t width = pass->gpu->program.width;
     if (op->add == ADD_H) ref_add(pass->h, pass->x, (size_t)pass->row_count * width);
     if (op->add == ADD_NORMED_H) norm_to(pass, pass->h, pass->x, op->post, true);
     const size_t count = (size_t)pass->row_count * width;
     for (size_t i = 0; op->x_scale != 0.0f && i < count; i++) pass->x[i] *= op->x_scale;
-    if (op->weight)
+    if (op->is_layer_norm)
+        layer_norm(pass, op);
+    else if (op->weight)
         norm_to(pass, pass->x, pass->h, op->weight, false);
     else
         memcpy(pass->h, pass->x, count * sizeof *pass->h);
@@ -137,9 +158,7 @@ static void multiply(const struct plain_pass *pass, uint32_t index, float *y) {
     if (maker == OP_GATED_NORM) input = pass->attended, stride = gpu->program.recurrent.width;
     if (maker == OP_PREPARE && prepared->attended > 0)
         input = pass->attended, stride = prepared->attended;
-    if (maker == OP_GATE)
-        input = pass->wide,
-        stride = (prepared->gates_inputs || prepared->gate == GATE_RELU2 ? 1 : 2) * prepared->width;
+    if (maker == OP_GATE) input = pass->wide, stride = plain_gate_width(prepared);
     for (uint32_t j = 0; j < matrix->shape.rows; j++) {
         const float *weights = row_of(matrix, j, gpu->weights);
         for (uint32_t i = 0; i < pass->row_count; i++) {
@@ -172,6 +191,7 @@ static void turn(const struct plain_pass *pass, const struct gpu_op *op, float *
                                     .width = dim,
                                     .rows = heads,
                                     .epsilon = program->eps});
+    if (program->rope_count == 0) return;
     ref_rope(&(struct rope){.x = x,
                             .x_stride = heads * dim,
                             .positions = &row,
@@ -321,8 +341,21 @@ static void gate_inputs(const struct plain_pass *pass, const struct gpu_op *op) 
     prepare_rows(pass, op, pass->wide, op->width, op->width);
 }
 
+/* y = gelu_erf(gate) · up, with y as gate. */
+static void gelu_mul(const struct gate *call) {
+    ref_gelu_erf(call->y, call->y_stride, call->width, call->rows);
+    for (size_t i = 0; i < call->rows; i++)
+        for (size_t j = 0; j < call->width; j++)
+            call->y[i * call->y_stride + j] *= call->up[i * call->in_stride + j];
+}
+
 static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
     const uint32_t ffn = op->width;
+    if (op->gate == GATE_GELU_ALONE) {
+        ref_gelu_erf(pass->wide, ffn, ffn, pass->row_count);
+        prepare_rows(pass, op, pass->wide, ffn, ffn);
+        return;
+    }
     if (op->gates_inputs) {
         gate_inputs(pass, op);
         return;
@@ -338,7 +371,7 @@ static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
     for (size_t i = 0; op->gate_factor > 0 && i < (size_t)pass->row_count * ffn; i++)
         pass->wide[i / ffn * stride + i % ffn] *= op->gate_factor;
     if (halves == 2)
-        gates[op->gate](&call);
+        (op->gate == GATE_GELU ? gelu_mul : gates[op->gate])(&call);
     else
         ref_relu2(pass->wide, stride, ffn, pass->row_count);
     prepare_rows(pass, op, pass->wide, ffn, stride);
@@ -386,6 +419,20 @@ static void run_prepare(struct plain_pass *pass, const struct gpu_op *op) {
         prepare_rows(pass, op, pass->h, width, width);
 }
 
+/* ---- POOL ---- */
+
+/* The vectors of texts are left where logits are. */
+static void run_pool(const struct plain_pass *pass) {
+    const size_t width = pass->gpu->program.width;
+    memset(pass->logits, 0, pass->step->pool_count * width * sizeof *pass->logits);
+    for (uint32_t i = 0; i < pass->step->pool_count; i++) {
+        const struct gpu_pool *pool = &pass->step->pools[i];
+        for (uint32_t row = pool->row; row < pool->row + pool->rows; row++)
+            for (size_t j = 0; j < width; j++)
+                pass->logits[i * width + j] += pass->h[row * width + j];
+    }
+}
+
 void plain_op(struct plain_pass *pass, uint32_t index) {
     const struct gpu_op *op = &pass->gpu->program.ops[index];
     switch (op->kind) {
@@ -422,6 +469,7 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
                      pass->gpu->program.recurrent.width);
         return;
     case OP_INPUTS: run_inputs(pass, op); return;
+    case OP_POOL: run_pool(pass); return;
     case OP_ASIDE:
     case OP_JOIN: run_side(pass, op); return;
     case OP_LATENT_ENTRY:

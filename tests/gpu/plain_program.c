@@ -55,8 +55,13 @@ static void copy_vectors(struct gpu *gpu, struct gpu_op *op) {
         experts->choice_bias = copy_vector(gpu, experts->choice_bias, experts->count);
     if (op->kind == OP_ROUTE)
         experts->expert_scale = copy_vector(gpu, experts->expert_scale, experts->count);
-    MUST(!op->bias || op->matrix < program->matrix_count, "a bias without a matrix");
-    if (op->bias) op->bias = copy_vector(gpu, op->bias, program->matrices[op->matrix].rows);
+    MUST(!op->bias || op->kind == OP_NORM || op->matrix < program->matrix_count,
+         "a bias without a matrix");
+    if (op->bias)
+        op->bias =
+            copy_vector(gpu, op->bias,
+                        op->kind == OP_NORM ? program->width : program->matrices[op->matrix].rows);
+    op->positions = copy_vector(gpu, op->positions, op->position_rows * program->width);
 }
 
 static uint32_t most(uint32_t a, uint32_t b) {
@@ -162,8 +167,7 @@ static void check_product(const struct gpu *gpu, uint32_t index) {
         MUST(op->to == TO_WIDE &&
                  (matrix->rows == plain_heads_of(gpu, op + 1).stride ||
                   (index + 1 < program->op_count && op[1].kind == OP_GATE &&
-                   matrix->rows ==
-                       (op[1].gates_inputs || op[1].gate == GATE_RELU2 ? 1 : 2) * op[1].width) ||
+                   matrix->rows == plain_gate_width(&op[1])) ||
                   (program->recurrent.layers > 0 && matrix->rows == recurrent_wide(program))),
              "operation %u: %u rows go to %s", index, matrix->rows,
              op->to == TO_WIDE ? "wide" : "x, to which a device never adds");
@@ -232,7 +236,7 @@ static bool has_inputs(const struct gpu_program *program) {
 
 static void check_gate(const struct gpu_program *program, uint32_t index) {
     const struct gpu_op *op = &program->ops[index];
-    MUST(op->gate == GATE_SILU || op->gate == GATE_GELU_TANH || op->gate == GATE_RELU2,
+    MUST(op->gate != GATE_CLAMPED && op->gate != GATE_XIELU,
          "operation %u: a gate of experts alone, or none of a device", index);
     MUST(!op->gates_inputs || (has_inputs(program) && op->layer < program->input_layers),
          "operation %u: no parts of tokens for layer %u", index, op->layer);
@@ -261,10 +265,12 @@ static void check_op(struct gpu *gpu, uint32_t index) {
              op->kv_group, gpu->limits.group_count);
         MUST(op->kv_place < gpu->limits.layer_places, "operation %u: place %u of %u", index,
              op->kv_place, gpu->limits.layer_places);
-        MUST(op->rope < program->rope_count, "operation %u: rope %u of %u", index, op->rope,
-             program->rope_count);
+        MUST(op->rope < program->rope_count || (op->rope == 0 && program->rope_count == 0),
+             "operation %u: rope %u of %u", index, op->rope, program->rope_count);
         return;
     case OP_NORM:
+        MUST(!op->is_layer_norm || (op->weight && op->add != ADD_NORMED_H && op->x_scale == 0),
+             "operation %u: a LayerNorm", index);
         MUST((op->add == ADD_NORMED_H) == (op->post != NULL),
              "operation %u: `post` goes with ADD_NORMED_H", index);
         return;
@@ -287,6 +293,7 @@ static void check_op(struct gpu *gpu, uint32_t index) {
     case OP_ROUTE:
     case OP_EXPERTS: check_experts(gpu, index); return;
     case OP_INPUTS: check_inputs(program, index); return;
+    case OP_POOL: MUST(program->pools, "operation %u: POOL", index); return;
     case OP_ASIDE:
     case OP_JOIN: MUST(op->weight, "operation %u: a norm without weights", index); return;
     case OP_LATENT_ENTRY:
@@ -305,16 +312,19 @@ static void check_order(const struct gpu_program *program) {
         MUST(ops[i].kind != OP_HEADS || keeps == 0, "operation %u: HEADS behind KEEP", i);
     }
     MUST(program->op_count > 0 && ops[0].kind == OP_EMBED, "the program does not begin with EMBED");
-    MUST(ops[program->op_count - 1].kind == OP_LOGITS, "the program does not end with LOGITS");
+    MUST(ops[program->op_count - 1].kind == (program->pools ? OP_POOL : OP_LOGITS),
+         "the program does not end with LOGITS or POOL");
+    MUST(!program->pools ||
+             (ops[program->op_count - 2].kind == OP_NORM && program->vocab_rows == program->width),
+         "POOL has no NORM before it");
     MUST(keeps == 1, "the program has %u KEEP", keeps);
-    MUST(program->vocab > 0 && program->vocab <= program->vocab_rows, "%u tokens of %u rows",
-         program->vocab, program->vocab_rows);
+    MUST(program->vocab > 0 && (program->pools || program->vocab <= program->vocab_rows),
+         "%u tokens of %u rows", program->vocab, program->vocab_rows);
     for (uint32_t i = 0; i < program->rope_count; i++)
         MUST(program->rotary_dim[i] > 0 && program->rotary_dim[i] % 2 == 0 &&
                  program->rotary_dim[i] <= program->head_dim,
              "%u of %u elements turn", program->rotary_dim[i], program->head_dim);
-    MUST(program->rope_count >= 1 && program->rope_count <= 2, "%u tables of angles",
-         program->rope_count);
+    MUST(program->rope_count <= 2, "%u tables of angles", program->rope_count);
 }
 
 enum err plain_take_program(struct gpu *gpu, const struct gpu_program *program,

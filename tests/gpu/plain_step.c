@@ -15,8 +15,8 @@ static void check_rows(const struct gpu *gpu, const struct gpu_step *step) {
         int32_t token = step->tokens[i];
         MUST(step->positions[i] < limits->context_max, "step %llu: row %u is at position %u of %u",
              NUMBER(step), i, step->positions[i], limits->context_max);
-        MUST(token < (int32_t)gpu->program.vocab_rows, "step %llu: row %u has token %d",
-             NUMBER(step), i, token);
+        MUST(token < (int32_t)gpu->program.matrices[gpu->program.ops[0].matrix].rows,
+             "step %llu: row %u has token %d", NUMBER(step), i, token);
         if (token >= 0) continue;
         MUST((uint32_t)~token < limits->sequences_max, "step %llu: row %u waits for slot %d",
              NUMBER(step), i, ~token);
@@ -191,6 +191,7 @@ static void copy_step(const struct gpu *gpu, struct plain_step *to, const struct
     for (uint32_t i = 0; i < count; i++) {
         const struct gpu_group *group = &from->groups[i];
         groups[i].slots = plain_copy(heap, group->slots, rows, sizeof *group->slots);
+        groups[i].seen = plain_copy(heap, group->seen, group->seen ? rows : 0, sizeof *group->seen);
         groups[i].pages = plain_copy(heap, group->pages, group->page_count, sizeof *group->pages);
         groups[i].all = copy_attention(heap, &group->all);
         groups[i].kept = copy_attention(heap, &group->kept);
@@ -198,6 +199,8 @@ static void copy_step(const struct gpu *gpu, struct plain_step *to, const struct
     to->in = *from;
     to->in.tokens = plain_copy(heap, from->tokens, rows, sizeof *from->tokens);
     to->in.positions = plain_copy(heap, from->positions, rows, sizeof *from->positions);
+    to->in.places = plain_copy(heap, from->places, from->places ? rows : 0, sizeof *from->places);
+    to->in.pools = plain_copy(heap, from->pools, from->pool_count, sizeof *from->pools);
     to->in.wanted = plain_copy(heap, from->wanted, from->wanted_count, sizeof *from->wanted);
     to->in.groups = groups;
     to->in.copies = plain_copy(heap, from->copies, from->copy_count, sizeof *from->copies);

@@ -3,6 +3,7 @@
 
 #include "base/str.h"
 #include "checkpoint/checkpoint.h"
+#include "cpu/embed.h"
 #include "gpu/gpu_settings.h"
 #include "node/nvml.h"
 
@@ -26,10 +27,18 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
     struct card_fit_options options = {.config = checkpoint_config(checkpoint),
                                        .memory_bytes = card->memory_bytes,
                                        .sequence_tokens = sequence_tokens};
-    const struct architecture *architecture = options.config->architecture;
-    card->is_for_card = !architecture->is_encoder && !architecture->is_rotary_encoder &&
-                        !options.config->is_bidirectional && !config_cpu_only(options.config);
+    const struct model_config *config = options.config;
+    card->is_for_texts = embed_is_for_texts(config);
+    card->is_for_card =
+        !(card->is_for_texts ? config_texts_cpu_only(config) : config_cpu_only(config));
     if (!card->is_for_card) return;
+    if (card->is_for_texts) {
+        const enum pooling pooling = embed_pooling(config, POOLING_NONE);
+        options.is_for_texts = true;
+        options.is_bidirectional = embed_sees_both(config, pooling);
+        options.pools_all = pooling == POOLING_MEAN;
+        options.tokens_max = embed_tokens_max(config, config->context_max);
+    }
     struct tensor_name head = tensor_name_of(ROLE_HEAD, 0);
     options.is_tied = !checkpoint_find(checkpoint, str_from(head.text));
     options.checkpoint = checkpoint;
@@ -80,7 +89,10 @@ void models_card_show(const struct models_card *card) {
         if (fit->ledger.states > 0)
             printf("states %" PRIu64 " MiB (%" PRIu64 " KiB a sequence), ", mib(fit->ledger.states),
                    fit->ledger.state_bytes >> 10);
-        if (fit->is_fitting)
+        if (fit->is_fitting && card->is_for_texts)
+            printf("texts of up to %" PRIu32 " tokens, %" PRIu32 " rows of a step\n",
+                   fit->sequence_tokens, fit->limits.rows_max);
+        else if (fit->is_fitting)
             printf("%" PRIu64 " %s of %" PRIu32 " tokens\n", fit->sequences,
                    plural(fit->sequences, "sequence", "sequences"), fit->sequence_tokens);
         else

@@ -21,7 +21,8 @@ struct models_card_form {
 
 struct models_card {
     uint64_t memory_bytes;
-    bool is_for_card; /* otherwise the CPU computes, and the rest is zero */
+    bool is_for_card;  /* otherwise the CPU computes, and the rest is zero */
+    bool is_for_texts; /* a GPU computes its texts, and it does not generate there */
     struct models_card_form forms[MODELS_CARD_FORMS];
     size_t form_count;
 };

@@ -367,6 +367,8 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer);
 bool config_has_local_rope(const struct model_config *config);
 /* Why only the CPU computes such a model: a noun, or NULL when GPUs do as well. */
 const char *config_cpu_only(const struct model_config *config);
+/* Why only the CPU computes the texts of an embedder or of a model with labels; likewise. */
+const char *config_texts_cpu_only(const struct model_config *config);
 /* Elements of a head that are rotated: even. */
 uint32_t config_rotary_dim(const struct model_config *config);
 /* Factor of a row of the embedding. */

@@ -133,6 +133,13 @@ const char *config_cpu_only(const struct model_config *config) {
     return NULL;
 }
 
+const char *config_texts_cpu_only(const struct model_config *config) {
+    const struct architecture *architecture = config->architecture;
+    if (architecture->has_distance_bias) return "a bias by distance";
+    if (architecture->embedding_is_normed || architecture->is_encoder) return NULL;
+    return config_cpu_only(config);
+}
+
 /* The second table of rotations is then of the layers that do not turn. */
 static bool has_still_layers(const struct model_config *config) {
     const struct architecture *architecture = config->architecture;

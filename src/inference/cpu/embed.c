@@ -23,7 +23,11 @@ struct embedder {
     struct forward *forward;
     struct label_weights labels; /* all NULL: vectors, or a judge without answers */
     float *judge;                /* (width) row of yes less that of no, or NULL */
-    float *state, *scratch;      /* (state_width) the widest of a text's vector on its way */
+    float *state, *scratch;      /* (threads, state_width) a text's vector on its way */
+    uint32_t state_width;        /* the widest of it */
+    bool *has_failed;            /* (rows_max) texts of a step that have no vector */
+    struct text_pool *pools;     /* (rows_max) with a runner, as the next one */
+    float *sums;                 /* (texts_max, width) */
     bool *is_second;             /* (rows_max) true: a row of the second text of a pair */
     uint32_t rows_max;           /* rows_max and tokens_max of the options */
     int32_t *tokens;             /* (rows_max), as all of these */
@@ -70,6 +74,15 @@ enum pooling embed_pooling(const struct model_config *config, enum pooling asked
     return is_mean ? POOLING_MEAN : POOLING_NONE;
 }
 
+bool embed_is_for_texts(const struct model_config *config) {
+    return config->is_bidirectional || config->architecture->is_encoder || config->labels > 0 ||
+           config->pooling != POOLING_NONE || embed_is_judge(config);
+}
+
+bool embed_sees_both(const struct model_config *config, enum pooling pooling) {
+    return config->architecture->is_encoder || config->is_bidirectional || pooling != POOLING_LAST;
+}
+
 uint32_t embed_tokens_max(const struct model_config *config, uint32_t context_max) {
     uint32_t most = context_max < TOKENS_MAX ? context_max : TOKENS_MAX;
     return config->embed_tokens_max > 0 && config->embed_tokens_max < most
@@ -98,8 +111,8 @@ static enum err open_program(struct embedder *embedder, struct error *error) {
                                       .rows_max = embedder->rows_max,
                                       .page_count = embedder->rows_max,
                                       .is_one_pass = true,
-                                      .is_bidirectional = config->is_bidirectional ||
-                                                          options->pooling != POOLING_LAST};
+                                      .is_bidirectional =
+                                          embed_sees_both(config, options->pooling)};
     return forward_open(&embedder->forward, &forward, error);
 }
 
@@ -120,14 +133,22 @@ enum err embedder_open(struct embedder **ret_embedder, const struct embedder_opt
     uint32_t state_width = options->config->width;
     for (uint32_t i = 0; i < CONFIG_DENSE_MAX; i++)
         state_width = most_u32(state_width, options->config->dense_widths[i]);
-    embedder->state = mem_new(state_width, sizeof *embedder->state);
-    embedder->scratch = mem_new(state_width, sizeof *embedder->scratch);
+    const size_t threads = pool_threads(options->pool);
+    embedder->state_width = state_width;
+    embedder->state = mem_new(threads * state_width, sizeof *embedder->state);
+    embedder->scratch = mem_new(threads * state_width, sizeof *embedder->scratch);
+    embedder->has_failed = mem_new(rows, sizeof *embedder->has_failed);
+    if (options->runner) {
+        embedder->pools = mem_new(rows, sizeof *embedder->pools);
+        embedder->sums = mem_new((size_t)options->runner->texts_max * options->config->width,
+                                 sizeof *embedder->sums);
+    }
     embedder->labels = options->weights->labels;
     if (!embedder->tokens || !embedder->positions || !embedder->blocks || !embedder->wanted ||
         !embedder->sequences)
         abort();
     for (uint32_t i = 0; i < rows; i++) embedder->blocks[i] = i;
-    enum err err = open_program(embedder, error);
+    enum err err = options->runner ? OK : open_program(embedder, error);
     if (err == OK)
         *ret_embedder = embedder;
     else
@@ -147,27 +168,22 @@ void embedder_close(struct embedder *embedder) {
     free(embedder->is_second);
     free(embedder->state);
     free(embedder->scratch);
+    free(embedder->has_failed);
+    free(embedder->pools);
+    free(embedder->sums);
     free(embedder->judge);
     free(embedder);
 }
 
-enum err embedder_set_answers(struct embedder *embedder, int32_t yes, int32_t no,
-                              struct error *error) {
-    const struct model_config *config = embedder->options.config;
-    const struct matrix *head = embedder->options.weights->head;
-    if (yes < 0 || no < 0 || (uint32_t)yes >= config->vocab_rows ||
-        (uint32_t)no >= config->vocab_rows)
-        return err_set(error, ERR_INVALID, "the vocabulary has no tokens for yes and no");
-    float *row = embedder->judge = mem_new(config->width, sizeof *row);
-    matrix_row(head, (uint32_t)yes, row);
-    matrix_row(head, (uint32_t)no, embedder->scratch);
-    for (uint32_t i = 0; i < config->width; i++) row[i] -= embedder->scratch[i];
+void embedder_set_answers(struct embedder *embedder, const float *yes, const float *no) {
+    const uint32_t width = embedder->options.config->width;
+    float *row = embedder->judge = mem_new(width, sizeof *row);
+    for (uint32_t i = 0; i < width; i++) row[i] = yes[i] - no[i];
     embedder->labels = (struct label_weights){.output = row};
-    return OK;
 }
 
 uint64_t embedder_bytes(const struct embedder *embedder) {
-    if (!embedder) return 0;
+    if (!embedder || embedder->options.runner) return 0;
     return embedder->encoder ? encoder_workspace_bytes(embedder->encoder)
                              : forward_workspace_bytes(embedder->forward);
 }
@@ -196,7 +212,8 @@ static enum err check_sequence(const struct embedder *embedder,
 static uint32_t fill_step(struct embedder *embedder, const struct embed_sequence *sequences,
                           uint32_t count, struct step *ret_step) {
     uint32_t rows = 0, blocks = 0, taken = 0;
-    for (; taken < count; taken++) {
+    const struct text_runner *runner = embedder->options.runner;
+    for (; taken < count && (!runner || taken < runner->texts_max); taken++) {
         const struct embed_sequence *from = &sequences[taken];
         if (taken > 0 && (from->count > embedder->options.rows_max ||
                           rows > embedder->options.rows_max - from->count))
@@ -238,26 +255,36 @@ static const float *run_step(struct embedder *embedder, const struct step *step)
     return forward_hidden(embedder->forward, 0, count);
 }
 
-/* Rows of hidden states, from the first one that counts. */
+/* Rows of hidden states, from the first one that counts; or their sum, as one row. */
 struct pooled_rows {
     const float *at;
     uint32_t count;
+    uint32_t summed; /* rows that the sum of all is of */
 };
 
-static struct pooled_rows pooled_rows(const struct embedder *embedder,
-                                      const struct embed_sequence *sequence, const float *rows) {
-    const size_t width = embedder->options.config->width;
+/* The rows of a text that are summed. */
+static struct text_pool pool_of(const struct embedder *embedder,
+                                const struct embed_sequence *sequence) {
     switch (embedder->options.pooling) {
     case POOLING_MEAN:
-        return (struct pooled_rows){rows + (size_t)sequence->pool_first * width,
-                                    sequence->count - sequence->pool_first};
-    case POOLING_LAST:
-        return (struct pooled_rows){
-            embedder->encoder ? rows + (size_t)(sequence->count - 1) * width : rows, 1};
+        return (struct text_pool){sequence->pool_first, sequence->count - sequence->pool_first};
+    case POOLING_LAST: return (struct text_pool){sequence->count - 1, 1};
     case POOLING_CLS:
     case POOLING_NONE: break;
     }
-    return (struct pooled_rows){rows, 1};
+    return (struct text_pool){0, 1};
+}
+
+/* `rows` begin with the text's first; or with those that are summed, or their sum. */
+static struct pooled_rows pooled_rows(const struct embedder *embedder,
+                                      const struct embed_sequence *sequence, const float *rows) {
+    const size_t width = embedder->options.config->width;
+    const struct text_pool pool = pool_of(embedder, sequence);
+    const bool is_sum = embedder->options.runner != NULL;
+    const bool is_first = !is_sum && (embedder->encoder || pool.count > 1);
+    return (struct pooled_rows){.at = rows + (is_first ? pool.first * width : 0),
+                                .count = is_sum ? 1 : pool.count,
+                                .summed = pool.count};
 }
 
 static void sum_rows(struct pooled_rows rows, size_t width, float *ret_sum) {
@@ -278,12 +305,25 @@ static enum err normalise(float *vector, uint32_t width, uint32_t index, struct 
     return OK;
 }
 
+/* A text's way from its rows to its vector, in one thread's memory. */
+struct finish {
+    const struct embedder *embedder;
+    const struct embed_sequence *sequences; /* those of the step */
+    const struct step *step;
+    const float *rows;   /* hidden states; or a row per text */
+    bool is_row_by_text; /* rows has one per text */
+    uint32_t first;      /* number of the step's first text in the call */
+    float *vectors;      /* (texts of the step, embed_width) */
+};
+
 /* A vector, through the products behind the pooling. */
-static enum err finish_vector(struct embedder *embedder, struct pooled_rows pooled, uint32_t index,
-                              float *ret_vector, struct error *error) {
+static enum err finish_vector(const struct embedder *embedder, struct pooled_rows pooled,
+                              uint32_t index, uint32_t worker, float *ret_vector,
+                              struct error *error) {
     const struct model_config *config = embedder->options.config;
     const uint32_t count = dense_count(config);
-    float *from = embedder->state, *to = embedder->scratch;
+    float *from = embedder->state + (size_t)worker * embedder->state_width;
+    float *to = embedder->scratch + (size_t)worker * embedder->state_width;
     sum_rows(pooled, config->width, count == 0 ? ret_vector : from);
     for (uint32_t i = 0; i < count; i++) {
         float *last = i + 1 == count ? ret_vector : to;
@@ -295,22 +335,112 @@ static enum err finish_vector(struct embedder *embedder, struct pooled_rows pool
     return normalise(ret_vector, embed_width(config), index, error);
 }
 
-/* `rows` begin with the text's first, or are its last alone. */
-static enum err pool_text(struct embedder *embedder, const struct embed_sequence *sequence,
-                          const float *rows, uint32_t index, float *ret_vector,
-                          struct error *error) {
+/* The vector of text `i` of the step. */
+static enum err finish_text(const struct finish *finish, uint32_t i, uint32_t worker,
+                            struct error *error) {
+    const struct embedder *embedder = finish->embedder;
     const struct model_config *config = embedder->options.config;
-    const struct pooled_rows pooled = pooled_rows(embedder, sequence, rows);
+    const size_t row = finish->is_row_by_text ? i : finish->step->sequences[i].row_first;
+    const struct pooled_rows pooled =
+        pooled_rows(embedder, &finish->sequences[i], finish->rows + row * config->width);
+    float *vector = finish->vectors + (size_t)i * embed_width(config);
+    const uint32_t index = finish->first + i;
     if (config->labels == 0 && !embed_is_judge(config))
-        return finish_vector(embedder, pooled, index, ret_vector, error);
-    sum_rows(pooled, config->width, embedder->state);
-    for (uint32_t j = 0; j < config->width; j++) embedder->state[j] /= (float)pooled.count;
+        return finish_vector(embedder, pooled, index, worker, vector, error);
+    float *state = embedder->state + (size_t)worker * embedder->state_width;
+    sum_rows(pooled, config->width, state);
+    for (uint32_t j = 0; j < config->width; j++) state[j] /= (float)pooled.summed;
     const struct label_head head = {.weights = &embedder->labels,
                                     .width = config->width,
                                     .labels = embed_width(config),
                                     .epsilon = config->eps,
-                                    .scratch = embedder->scratch};
-    return label_head_run(&head, embedder->state, index, ret_vector, error);
+                                    .scratch =
+                                        embedder->scratch + (size_t)worker * embedder->state_width};
+    return label_head_run(&head, state, index, vector, error);
+}
+
+static void finish_task(void *context, uint32_t task, uint32_t worker) {
+    const struct finish *finish = context;
+    struct error ignored;
+    finish->embedder->has_failed[task] = finish_text(finish, task, worker, &ignored) != OK;
+}
+
+/* The vectors of a step. The first text that has none tells why. */
+static enum err finish_step(struct finish *finish, struct error *error) {
+    const struct embedder *embedder = finish->embedder;
+    const uint32_t count = finish->step->sequence_count;
+    pool_run(embedder->options.pool, finish_task, finish, count);
+    for (uint32_t i = 0; i < count; i++)
+        if (embedder->has_failed[i]) return finish_text(finish, i, 0, error);
+    return OK;
+}
+
+static enum err run_on_cpu(struct embedder *embedder, const struct embed_sequence *sequences,
+                           uint32_t count, float *ret_vectors, struct error *error) {
+    const size_t width = embed_width(embedder->options.config);
+    enum err err = OK;
+    for (uint32_t done = 0; done < count && err == OK;) {
+        struct step step;
+        uint32_t taken = fill_step(embedder, sequences + done, count - done, &step);
+        struct finish finish = {.embedder = embedder,
+                                .sequences = sequences + done,
+                                .step = &step,
+                                .rows = run_step(embedder, &step),
+                                .is_row_by_text =
+                                    !embedder->encoder && embedder->options.pooling == POOLING_LAST,
+                                .first = done,
+                                .vectors = ret_vectors + done * width};
+        err = finish_step(&finish, error);
+        done += taken;
+    }
+    return err;
+}
+
+/* Starts the step of the next texts; returns how many. */
+static enum err submit_step(struct embedder *embedder, const struct embed_sequence *sequences,
+                            uint32_t count, uint32_t *ret_taken, struct error *error) {
+    const struct text_runner *runner = embedder->options.runner;
+    struct step step;
+    *ret_taken = fill_step(embedder, sequences, count, &step);
+    for (uint32_t i = 0; i < *ret_taken; i++) embedder->pools[i] = pool_of(embedder, &sequences[i]);
+    const struct text_step text = {
+        .step = &step, .pools = embedder->pools, .is_second = embedder->is_second};
+    return runner->ops->submit(runner->self, &text, error);
+}
+
+/* Steps are under way while texts of the one before are finished here. After a text without a
+ * vector the others are waited for, because the device is sound. */
+static enum err run_on_device(struct embedder *embedder, const struct embed_sequence *sequences,
+                              uint32_t count, float *ret_vectors, struct error *error) {
+    const struct text_runner *runner = embedder->options.runner;
+    const size_t width = embed_width(embedder->options.config);
+    uint32_t taken[2] = {0}, begun = 0, done = 0, under_way = 0, next = 0;
+    enum err text_err = OK;
+    assert(runner->steps_max <= 2);
+    while (done < begun || (begun < count && text_err == OK)) {
+        if (begun < count && under_way < runner->steps_max && text_err == OK) {
+            uint32_t *texts = &taken[(next + under_way++) % 2];
+            enum err err = submit_step(embedder, sequences + begun, count - begun, texts, error);
+            if (err != OK) return err;
+            begun += *texts;
+            continue;
+        }
+        enum err err = runner->ops->wait(runner->self, embedder->sums, error);
+        if (err != OK) return err;
+        const struct step step = {.sequence_count = taken[next]};
+        struct finish finish = {.embedder = embedder,
+                                .sequences = sequences + done,
+                                .step = &step,
+                                .rows = embedder->sums,
+                                .is_row_by_text = true,
+                                .first = done,
+                                .vectors = ret_vectors + done * width};
+        if (text_err == OK) text_err = finish_step(&finish, error);
+        done += taken[next];
+        next = (next + 1) % 2;
+        under_way--;
+    }
+    return text_err;
 }
 
 enum err embedder_run(struct embedder *embedder, const struct embed_sequence *sequences,
@@ -318,21 +448,9 @@ enum err embedder_run(struct embedder *embedder, const struct embed_sequence *se
     enum err err = OK;
     if (embed_is_judge(embedder->options.config) && !embedder->judge)
         return err_set(error, ERR_INVALID, "its tokens for yes and no are not known here");
-    const bool is_last_row = !embedder->encoder && embedder->options.pooling == POOLING_LAST;
     for (uint32_t i = 0; i < count && err == OK; i++)
         err = check_sequence(embedder, &sequences[i], i, error);
-    for (uint32_t done = 0; done < count && err == OK;) {
-        struct step step;
-        uint32_t taken = fill_step(embedder, sequences + done, count - done, &step);
-        const float *rows = run_step(embedder, &step);
-        size_t width = embedder->options.config->width;
-        size_t vector = embed_width(embedder->options.config);
-        for (uint32_t i = 0; i < taken && err == OK; i++) {
-            size_t row = is_last_row ? i : step.sequences[i].row_first;
-            err = pool_text(embedder, &sequences[done + i], rows + row * width, done + i,
-                            ret_vectors + (done + i) * vector, error);
-        }
-        done += taken;
-    }
-    return err;
+    if (err != OK) return err;
+    return embedder->options.runner ? run_on_device(embedder, sequences, count, ret_vectors, error)
+                                    : run_on_cpu(embedder, sequences, count, ret_vectors, error);
 }

@@ -3,7 +3,8 @@
 
 /* embed: texts in, one vector per text out: of length 1, or with a number per label when the model
  * has a head for labels. It puts texts into steps, runs an encoder
- * or a decoder over them, and pools the hidden states.
+ * or a decoder over them, and pools the hidden states; or a device runs and pools them
+ * (program/text_runner.h), two steps at a time, and the rest is done here.
  *
  * A decoder that pools all tokens (mean) or the first (cls) sees the whole text from every row, as
  * GritLM does. A decoder that pools the last token is causal, unless its file says otherwise. An
@@ -13,6 +14,7 @@
  * Memory: sized in embedder_open; a call allocates nothing.
  * Invariant: a text's vector is bitwise the same whatever other texts are in the call. */
 
+#include "program/text_runner.h"
 #include "weights/weights.h"
 
 /* One text to embed. Tokens before pool_first are read but not pooled (GritLM's instruction). */
@@ -33,6 +35,9 @@ struct embedder_options {
     enum pooling pooling; /* not NONE */
     uint32_t rows_max;    /* most rows of a step with several texts */
     uint32_t tokens_max;  /* most tokens of one text; may be above rows_max */
+    /* Computes the steps in place of the CPU, for which kernels are not used then; or NULL. Its
+     * limits are those of a step. */
+    const struct text_runner *runner;
 };
 
 /* How a model pools: as asked, else by its file, else by its name or kind. NONE: no embeddings. */
@@ -40,6 +45,11 @@ enum pooling embed_pooling(const struct model_config *config, enum pooling asked
 /* True for a decoder that judges a pair by its next token, yes or no (Qwen3-Reranker). Its one
  * label is how much more likely yes is, as the logit of a sigmoid. */
 bool embed_is_judge(const struct model_config *config);
+/* Whether a device computes texts with such a model, and does not generate: it cannot generate, or
+ * its files name a pooling, or it judges. */
+bool embed_is_for_texts(const struct model_config *config);
+/* Whether the rows of such an embedder's texts see later tokens. */
+bool embed_sees_both(const struct model_config *config, enum pooling pooling);
 /* Numbers of a vector. */
 uint32_t embed_width(const struct model_config *config);
 /* The most tokens of one text, in a context of context_max. */
@@ -49,9 +59,8 @@ uint32_t embed_tokens_max(const struct model_config *config, uint32_t context_ma
 enum err embedder_open(struct embedder **ret_embedder, const struct embedder_options *options,
                        struct error *error) MUST_CHECK;
 void embedder_close(struct embedder *embedder); /* NULL is allowed */
-/* Gives a judge its two tokens, once its weights are filled. ERR_INVALID for ids out of range. */
-enum err embedder_set_answers(struct embedder *embedder, int32_t yes, int32_t no,
-                              struct error *error) MUST_CHECK;
+/* Gives a judge the rows of the head for its two tokens, (width) each, which are copied. */
+void embedder_set_answers(struct embedder *embedder, const float *yes, const float *no);
 uint64_t embedder_bytes(const struct embedder *embedder); /* 0 for NULL */
 
 /* Embeds texts: ret_vectors (count, embed_width), each of length 1 unless they are labels.

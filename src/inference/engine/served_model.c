@@ -140,8 +140,9 @@ static void fill_uses(struct served_model *model, const struct model_description
         .width = is->embedding_width,
         .vocab = is->vocab,
         .text_tokens_max = is->embed_tokens_max,
-        .step_tokens = options->max_num_batched_tokens ? options->max_num_batched_tokens
-                                                       : SERVED_EMBED_TOKENS_DEFAULT,
+        .step_tokens = is->text_rows > 0                 ? SERVED_DEVICE_STEPS * is->text_rows
+                       : options->max_num_batched_tokens ? options->max_num_batched_tokens
+                                                         : SERVED_EMBED_TOKENS_DEFAULT,
         .takes_instruction =
             is->generates && (has_word(is->name, "gritlm") || has_word(model->name, "gritlm")),
         .is_matryoshka = is->labels == 0 && !is->is_judge &&
@@ -154,9 +155,10 @@ static void fill_uses(struct served_model *model, const struct model_description
 }
 
 /* The tokens with which a judge answers. */
-static enum err set_answers(struct served_model *model, struct error *error) {
+static enum err set_answers(struct served_model *model, const struct model_description *is,
+                            struct error *error) {
     const struct tokenizer *tokenizer = model->vocabulary.tokenizer;
-    if (!model->embedder.head.is_judge || !model->backend) return OK;
+    if (!is->is_judge) return OK;
     return model_set_answers(model->model, tokenizer_find(tokenizer, STR("yes")),
                              tokenizer_find(tokenizer, STR("no")), error);
 }
@@ -312,7 +314,7 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
         tell_about(&model, &is);
         model.ledger = ledger_of(&is.ledger);
         fill_uses(&model, &is, options);
-        err = set_answers(&model, error);
+        err = set_answers(&model, &is, error);
     }
     if (err == OK) {
         log_info("event=loaded seconds=%.3f", seconds_since(begin_ns));

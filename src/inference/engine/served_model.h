@@ -18,6 +18,8 @@
 #include "scheduler/backend.h"
 
 #define SERVED_END_TOKENS_MAX 64
+/* Steps of a device in one call: two are under way, and the host has time for the next ones. */
+#define SERVED_DEVICE_STEPS 4u
 #define SERVED_EMBED_TOKENS_DEFAULT 512u /* tokens per step, as in a step that generates */
 #define SERVED_SEQS_DEFAULT 128u         /* sequences that run at a time */
 /* Sequences of interactive requests that may run in addition to a full batch. */

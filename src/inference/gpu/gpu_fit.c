@@ -6,6 +6,7 @@
 #include "gpu/gpu_limits.h"
 #include "gpu/gpu_program.h"
 #include "gpu/gpu_store.h"
+#include "gpu/text_runner_gpu.h"
 
 #include <stdlib.h>
 
@@ -259,6 +260,43 @@ static struct layer_weights layer_of(struct shapes *shapes, const struct card_fi
     return weights;
 }
 
+/* A layer of an encoder: norms behind its halves, and biases unless it is rotary. */
+static struct layer_weights
+encoder_layer_of(struct shapes *shapes, const struct card_fit_options *options, uint32_t layer) {
+    static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V},
+                                  output[] = {ROLE_OUTPUT_PROJECTION},
+                                  gate_up[] = {ROLE_GATE, ROLE_UP}, down[] = {ROLE_DOWN};
+    const struct model_config *config = options->config;
+    const uint32_t width = config->width, gates = config->architecture->is_rotary_encoder ? 2 : 1;
+    float *vector = &shapes->vector, *bias = gates == 1 ? vector : NULL;
+    return (struct layer_weights){
+        .qkv = add_product(shapes, options, layer, qkv, 3, 3 * width, width),
+        .output = add_product(shapes, options, layer, output, 1, width, width),
+        .gate_up = add_product(shapes, options, layer, gate_up + 2 - gates, gates,
+                               gates * config->ffn, width),
+        .down = add_product(shapes, options, layer, down, 1, width, config->ffn),
+        .qkv_bias = bias,
+        .output_bias = bias,
+        .encoder = {.attention_norm = vector,
+                    .attention_norm_bias = vector,
+                    .up_bias = bias,
+                    .down_bias = bias,
+                    .ffn_norm = vector,
+                    .ffn_norm_bias = vector}};
+}
+
+/* What the program of a model for texts has beside its layers. */
+static void add_ends_of_texts(struct program_weights *weights, struct shapes *shapes,
+                              const struct model_config *config) {
+    const struct architecture *architecture = config->architecture;
+    if (architecture->embedding_is_normed || architecture->is_encoder)
+        weights->embedding_norm = &shapes->vector;
+    if (!architecture->is_encoder) return;
+    weights->embedding_norm_bias = weights->positions = &shapes->vector;
+    weights->position_rows = architecture->is_rotary_encoder ? 1 : config->context_max;
+    if (config->token_types > 1) weights->position_rows *= 2;
+}
+
 /* Makes the program that an executor would make. `shapes` and `layout` must outlive it. */
 static void make_program(struct program *ret_program, struct gpu_program *ret_gpu_program,
                          struct shapes *shapes, const struct card_fit_options *options,
@@ -269,18 +307,36 @@ static void make_program(struct program *ret_program, struct gpu_program *ret_gp
     shapes->forms = mem_new(matrices, sizeof *shapes->forms);
     shapes->layers = mem_new(config->layers, sizeof *shapes->layers);
     shapes->experts = mem_new(2 * (size_t)config->layers, sizeof *shapes->experts);
-    for (uint32_t i = 0; i < config->layers; i++) shapes->layers[i] = layer_of(shapes, options, i);
+    const bool is_encoder = config->architecture->is_encoder;
+    for (uint32_t i = 0; i < config->layers; i++)
+        shapes->layers[i] =
+            is_encoder ? encoder_layer_of(shapes, options, i) : layer_of(shapes, options, i);
     struct program_weights weights = {.layers = shapes->layers, .output_norm = &shapes->vector};
     weights.embedding = add_matrix(shapes, config->vocab_rows, config->width, GPU_BF16);
+    if (options->is_for_texts) add_ends_of_texts(&weights, shapes, config);
     weights.head =
-        options->is_tied
+        options->is_tied || options->is_for_texts
             ? weights.embedding
             : add_matrix(shapes, config->vocab_rows, config->width,
                          form_of(options->weights, (struct weight_matrix){.is_head = true}));
     add_inputs(shapes, options, &weights);
-    program_of(ret_program,
-               &(struct program_options){.config = config, .layout = layout, .weights = weights});
+    struct program_options program = {.config = config, .layout = layout, .weights = weights};
+    if (options->is_for_texts) {
+        program.weights.head = NULL;
+        program.is_bidirectional = options->is_bidirectional;
+        program.pools = true;
+    }
+    (is_encoder ? program_of_encoder : program_of)(ret_program, &program);
     gpu_program_of(ret_gpu_program, ret_program, shapes->forms, shapes->count, config->token_count);
+}
+
+/* The cache of texts has one size, and a step is whole or does not fit. */
+static void set_texts(struct card_fit *fit) {
+    const struct memory_ledger *ledger = &fit->ledger;
+    fit->kv_bytes_per_token = ledger->page_bytes / GPU_PAGE_TOKENS;
+    fit->missing_bytes = ledger->used > ledger->limit ? ledger->used - ledger->limit : 0;
+    fit->is_fitting = fit->missing_bytes == 0;
+    fit->sequences = fit->is_fitting ? fit->limits.sequences_max : 0;
 }
 
 static void set_sequences(struct card_fit *fit, const struct kv_layout *layout) {
@@ -316,7 +372,9 @@ bool card_fit_has_kernels(const struct model_config *config, enum gpu_form kv) {
 
 struct card_fit card_fit_of(const struct card_fit_options *options) {
     const struct model_config *config = options->config;
-    const struct kv_layout layout = kv_layout_of(config, config->context_max);
+    const struct kv_layout layout = options->is_for_texts
+                                        ? kv_layout_of_texts(config, options->is_bidirectional)
+                                        : kv_layout_of(config, config->context_max);
     uint32_t tokens = options->sequence_tokens;
     if (tokens == 0) tokens = GPU_CACHE_TOKENS_LEAST;
     tokens = least_u32(tokens, config->context_max);
@@ -331,9 +389,19 @@ struct card_fit card_fit_of(const struct card_fit_options *options) {
                                               .multiprocessors = CARD_FIT_MULTIPROCESSORS,
                                               .memory_bytes = options->memory_bytes,
                                               .wanted = {.context_max = config->context_max}};
-    struct card_fit fit = {.limits = gpu_limits_of(&limits), .sequence_tokens = tokens};
+    const struct text_runner_gpu_options texts = {.config = config,
+                                                  .is_bidirectional = options->is_bidirectional,
+                                                  .pools_all = options->pools_all,
+                                                  .kv_form = options->kv,
+                                                  .tokens_max = options->tokens_max};
+    struct card_fit fit = {.sequence_tokens = options->is_for_texts ? options->tokens_max : tokens};
+    fit.limits = options->is_for_texts ? text_runner_gpu_limits(&texts, &gpu_program, &layout)
+                                       : gpu_limits_of(&limits);
     fit.ledger = gpu_ledger_predict(&gpu_program, &fit.limits, options->memory_bytes);
-    set_sequences(&fit, &layout);
+    if (options->is_for_texts)
+        set_texts(&fit);
+    else
+        set_sequences(&fit, &layout);
     gpu_program_release(&gpu_program);
     program_release(&program);
     free(shapes.matrices);

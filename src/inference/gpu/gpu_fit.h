@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* card_fit: how a decoder would fit into a GPU's memory, from its config and its tensors' types.
+/* card_fit: how a decoder, or a model for texts, would fit into a GPU's memory, from its config and its tensors' types.
  *
  * It makes the executor's program from the config, in the forms that a GPU can keep, and asks
- * gpu_limits and memory_ledger, as the executor does. It opens no GPU and reads no weight.
+ * gpu_limits and memory_ledger, as the executor does; or those of text_runner_gpu. It opens no
+ * GPU and reads no weight.
  *
  * Thread: any.
  * Memory: the caller's structs. */
@@ -18,7 +19,7 @@
 #define CARD_FIT_MULTIPROCESSORS 132u
 
 struct card_fit_options {
-    const struct model_config *config;   /* config of a decoder */
+    const struct model_config *config;
     bool is_tied;                        /* the embedding is the head */
     enum gpu_form weights;               /* GPU_BF16, GPU_E4M3, GPU_INT8 or GPU_BLOCKS */
     const struct checkpoint *checkpoint; /* with GPU_BLOCKS: its tensors' types count */
@@ -26,6 +27,10 @@ struct card_fit_options {
     enum gpu_form state;                 /* GPU_F32 or GPU_BF16, of recurrent layers */
     uint64_t memory_bytes;               /* that the engine may take */
     uint32_t sequence_tokens;            /* at most the context; 0: GPU_CACHE_TOKENS_LEAST */
+    /* A model for texts: then sequence_tokens is not read, and the rest is as text_runner_gpu.h has
+     * it. */
+    bool is_for_texts, is_bidirectional, pools_all;
+    uint32_t tokens_max;
 };
 
 struct card_fit {
@@ -35,7 +40,7 @@ struct card_fit {
     uint64_t missing_bytes;
     uint32_t sequence_tokens;
     uint64_t kv_bytes_per_token; /* mean over a sequence of that length */
-    uint64_t sequences;          /* sequences of that length that run at once */
+    uint64_t sequences;          /* sequences of that length that run at once; texts of a step */
 };
 
 /* Whether GPU_BLOCKS is a form of its own for this model: its first layer's tensors have fewer

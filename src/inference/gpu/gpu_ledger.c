@@ -49,9 +49,13 @@ static uint64_t matrix_bytes(const struct gpu_matrix *matrix) {
 }
 
 static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu_op *op) {
-    uint64_t floats =
-        (op->post ? program->width : 0) + (op->bias ? program->matrices[op->matrix].rows : 0) +
-        (op->q_norm ? gpu_head_dim(program, op) : 0) + (op->k_norm ? gpu_head_dim(program, op) : 0);
+    uint64_t floats = (op->post ? program->width : 0) +
+                      (!op->bias             ? 0
+                       : op->kind == OP_NORM ? program->width
+                                             : program->matrices[op->matrix].rows) +
+                      (op->positions ? (uint64_t)op->position_rows * program->width : 0) +
+                      (op->q_norm ? gpu_head_dim(program, op) : 0) +
+                      (op->k_norm ? gpu_head_dim(program, op) : 0);
     const struct gpu_experts *experts = &op->experts;
     const struct gpu_recurrent_sizes *sizes = &program->recurrent;
     const struct gpu_recurrent *recurrent = &op->recurrent;
@@ -69,7 +73,9 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
     if (has_biases && experts->gate_up_bias) floats += program->matrices[experts->gate_up].rows;
     if (has_biases && experts->down_bias) floats += program->matrices[experts->down].rows;
     /* A norm without weights has ones, and so has an embedding that a product reads. */
-    const bool has_weights = op->kind == OP_NORM || (op->kind == OP_EMBED && op->next != GPU_NONE);
+    const bool has_weights = (op->kind == OP_NORM && !op->is_layer_norm) ||
+                             (op->kind == OP_EMBED && op->next != GPU_NONE);
+    if (op->is_layer_norm) floats += program->width;
     if (op->kind == OP_ASIDE || op->kind == OP_JOIN) floats += program->width;
     if (op->kind == OP_INPUTS) floats += program->input_width;
     return floats * 4 + (has_weights ? program->width * UINT64_C(2) : 0);
@@ -165,7 +171,8 @@ static uint64_t activation_bytes(const struct gpu_program *program,
     const uint64_t rows = row_bucket(limits->rows_max), kept = row_bucket(limits->logit_rows_max);
     const uint64_t q_bytes =
         most_u64((uint64_t)program->heads * program->head_dim, program->recurrent.width) * 2;
-    uint64_t input_bytes = 0, unpacked_bytes = 0, codes_bytes = 0;
+    uint64_t input_bytes = program->pools ? program->width * UINT64_C(2) : 0, unpacked_bytes = 0,
+             codes_bytes = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++) {
         const struct gpu_matrix *matrix = &program->matrices[i];
         const uint64_t row_bytes = matrix->cols * form_bytes(matrix->form);
@@ -199,10 +206,16 @@ static uint64_t step_bytes(const struct gpu_program *program, const struct gpu_l
                                 sizeof(struct gpu_merge_item);
     uint64_t attention = limits->items_max * item_bytes + (limits->partials_max + rows) * 4;
     uint64_t group = rows * 4 + 2 * attention;
-    uint64_t samples = wanted * (2 * (sizeof(struct gpu_draw) + 4) + program->vocab / 8 +
-                                 sizeof(struct gpu_ask) + sizeof(struct gpu_answer)) +
-                       limits->edits_max * sizeof(struct draw_edit) +
-                       limits->named_max * UINT64_C(8);
+    /* Steps of texts draw nothing. */
+    const uint64_t mask_bytes = program->pools ? 0 : program->vocab / 8;
+    const uint64_t answer_bytes = program->pools ? 0 : sizeof(struct gpu_answer);
+    const uint64_t texts = limits->sequences_max;
+    if (program->pools) group += (rows + wanted) * 4;
+    uint64_t samples =
+        wanted * (2 * (sizeof(struct gpu_draw) + 4) + mask_bytes + sizeof(struct gpu_ask) +
+                  answer_bytes) +
+        (program->pools ? rows * 4 + texts * (8 + program->width * UINT64_C(4)) : 0) +
+        limits->edits_max * sizeof(struct draw_edit) + limits->named_max * UINT64_C(8);
     const uint64_t states = limits->state_places > 0 ? limits->sequences_max : 0;
     return limits->steps_max *
            ((rows + wanted) * 8 + limits->pages_max * UINT64_C(4) +

@@ -46,8 +46,14 @@ static struct gpu_recurrent recurrent_of(const struct recurrent *from, uint32_t 
                                   .norm = from->norm};
 }
 
+/* The keys that a row of attention sees in all: a window of texts has as many behind the row. */
+static uint32_t window_of(const struct op *op, bool is_causal) {
+    return is_causal || op->window == 0 ? op->window : 2 * op->window - 1;
+}
+
 /* `place` is that of the recurrent layer which the operation is of, if it is of one. */
-static struct gpu_op op_of(const struct op *op, uint32_t matrix_count, uint32_t place) {
+static struct gpu_op op_of(const struct op *op, uint32_t matrix_count, uint32_t place,
+                           bool is_causal) {
     assert(op->to != TO_X); /* a GPU's products never add */
     return (struct gpu_op){.kind = op->kind,
                            .layer = op->layer,
@@ -64,6 +70,10 @@ static struct gpu_op op_of(const struct op *op, uint32_t matrix_count, uint32_t 
                            .is_query_only = op->is_query_only,
                            .gates_inputs = op->gates_inputs,
                            .weight = op->weight,
+                           .positions = op->positions,
+                           .position_rows = op->position_rows,
+                           .is_layer_norm = op->is_layer_norm,
+                           .replaces = op->replaces,
                            .x_scale = op->x_scale ? *op->x_scale : 0,
                            .post = op->post,
                            .bias = op->bias,
@@ -73,7 +83,7 @@ static struct gpu_op op_of(const struct op *op, uint32_t matrix_count, uint32_t 
                            .rope = op->rope,
                            .kv_group = op->kv_group,
                            .kv_place = op->kv_place,
-                           .window = op->window,
+                           .window = window_of(op, is_causal),
                            .gate = op->gate,
                            .experts = experts_of(op->experts, matrix_count),
                            .recurrent = recurrent_of(op->recurrent, place),
@@ -126,11 +136,12 @@ void gpu_program_of(struct gpu_program *ret_program, const struct program *progr
                     const struct gpu_matrix *matrices, uint32_t matrix_count, uint32_t vocab) {
     const struct program_shape *shape = &program->shape;
     struct gpu_op *ops = mem_new(program->op_count, sizeof *ops);
-    assert(shape->is_causal && vocab <= shape->vocab_rows);
+    const bool pools = program->ops[program->op_count - 1].kind == OP_POOL;
+    assert((shape->is_causal || pools) && vocab <= shape->vocab_rows);
     uint32_t layers = 0; /* recurrent ones, each with one CONV, which is its first operation */
     for (uint32_t i = 0; i < program->op_count; i++) {
         layers += program->ops[i].kind == OP_CONV;
-        ops[i] = op_of(&program->ops[i], matrix_count, layers - 1);
+        ops[i] = op_of(&program->ops[i], matrix_count, layers - 1, shape->is_causal);
     }
     *ret_program =
         (struct gpu_program){.matrices = matrices,
@@ -145,7 +156,8 @@ void gpu_program_of(struct gpu_program *ret_program, const struct program *progr
                              .kv_width = shape->kv_width,
                              .input_width = shape->input_width,
                              .input_layers = shape->input_width > 0 ? shape->layers : 0,
-                             .vocab_rows = shape->vocab_rows,
+                             .pools = pools,
+                             .vocab_rows = pools ? shape->width : shape->vocab_rows,
                              .vocab = vocab,
                              .eps = shape->eps,
                              .rope_count = shape->rope_count,

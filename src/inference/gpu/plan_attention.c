@@ -14,6 +14,10 @@
 /* Partials per row of a step, on average: four per sequence at 2,048 rows and 1,024 sequences. */
 #define PARTIALS_PER_ROW 2u
 
+/* Positions behind a row that sees all of its text: more than a text has, and few enough for sums
+ * in 32 bits. */
+#define ALL_BEHIND (1u << 29)
+
 /* The groups first..first+count-1, whose layers see the same keys. */
 struct group_kind {
     uint32_t first;
@@ -40,6 +44,7 @@ struct plan_attention {
     struct group_kind kinds[2]; /* full, window; either may have no groups */
     struct gpu_group groups[GPU_GROUPS_MAX];
     uint32_t *slots[GPU_GROUPS_MAX];
+    uint32_t *seen[2]; /* (rows_max) by kind, with sees_both; else NULL */
     uint32_t *pages[GPU_GROUPS_MAX];
     struct work works[WORK_COUNT];
     struct plan_prefix prefix;
@@ -88,6 +93,10 @@ static bool open_arrays(struct plan_attention *plan) {
     bool is_open = true;
     for (uint32_t kind = 0; kind < 2; kind++) {
         uint32_t entries = table_entries(options, plan->kinds[kind].window);
+        if (options->sees_both && plan->kinds[kind].count > 0) {
+            plan->seen[kind] = calloc(options->rows_max, sizeof *plan->seen[kind]);
+            is_open = is_open && plan->seen[kind];
+        }
         for (uint32_t i = 0; i < plan->kinds[kind].count; i++) {
             uint32_t group = plan->kinds[kind].first + i;
             plan->slots[group] = calloc(options->rows_max, sizeof *plan->slots[group]);
@@ -143,6 +152,8 @@ enum err plan_attention_open(struct plan_attention **ret_plan,
 void plan_attention_close(struct plan_attention *plan) {
     if (!plan) return;
     plan_prefix_close(&plan->prefix);
+    free(plan->seen[0]);
+    free(plan->seen[1]);
     for (uint32_t i = 0; i < plan->group_count; i++) {
         free(plan->slots[i]);
         free(plan->pages[i]);
@@ -220,6 +231,18 @@ static void find_shared(struct plan_attention *plan, const struct group_kind *ki
     }
 }
 
+/* ---- texts whose rows see both sides ---- */
+
+/* Sets up to where the rows see keys, in layers of the kind: a window has its row in the middle.
+ * Otherwise all keys are seen, which their items end. */
+static void see_both(struct plan_attention *plan, uint32_t kind, const struct step *step) {
+    const uint32_t window = plan->kinds[kind].window;
+    const uint32_t behind = window > 0 ? (window - 1) / 2 : ALL_BEHIND;
+    if (!plan->options.sees_both) return;
+    for (uint32_t i = 0; i < step->row_count; i++)
+        plan->seen[kind][i] = step->positions[i] + behind;
+}
+
 /* ---- items ---- */
 
 /* Rows of one sequence that are many enough to fill half a tile: they share no prefix, for they
@@ -246,7 +269,7 @@ static void add_decode_items(struct plan_attention *plan, const struct plan_span
             (struct gpu_decode_item){.row = span->row + i,
                                      .position = position,
                                      .begin = span->begin,
-                                     .end = position + 1,
+                                     .end = least_u32(position + 1, span->end),
                                      .pages = span->pages,
                                      .partial_in = span->partial + i * span->partial_step,
                                      .partial_count = span->partial_count,
@@ -263,7 +286,7 @@ static void add_tile_items(struct plan_attention *plan, const struct plan_span *
             .row = row,
             .row_count = rows,
             .begin = begin > span->begin ? begin : span->begin,
-            .end = positions[row + rows - 1] + 1,
+            .end = least_u32(positions[row + rows - 1] + 1, span->end),
             .pages = span->pages,
             .partial_in =
                 span->partial_count > 0 ? span->partial + i * span->partial_step : GPU_NONE,
@@ -319,6 +342,7 @@ static uint32_t span_all(struct plan_attention *plan, const struct step *step) {
                                             .row = sequence->row_first,
                                             .row_count = sequence->row_count,
                                             .position = sequence->kv_tokens,
+                                            .end = sequence->kv_tokens + sequence->row_count,
                                             .pages = plan->tables[i],
                                             .shared = plan->shared[i]};
     }
@@ -327,12 +351,13 @@ static uint32_t span_all(struct plan_attention *plan, const struct step *step) {
 
 /* One span per sequence with wanted rows. */
 static uint32_t span_wanted(struct plan_attention *plan, const struct step *step,
-                            const uint32_t *wanted, uint32_t wanted_count) {
+                            const uint32_t *positions, const uint32_t *wanted,
+                            uint32_t wanted_count) {
     uint32_t count = 0, sequence = 0, shared = UINT32_MAX;
     for (uint32_t i = 0; i < wanted_count; i++) {
         uint32_t row = wanted[i];
         assert(row < step->row_count && (i == 0 || row > wanted[i - 1]));
-        plan->kept_positions[i] = step->positions[row];
+        plan->kept_positions[i] = positions[row];
         while (row >= step->sequences[sequence].row_first + step->sequences[sequence].row_count)
             shared = least_u32(shared, plan->shared[sequence++]);
         if (count > 0 && plan->spans[count - 1].sequence == sequence) {
@@ -344,6 +369,8 @@ static uint32_t span_wanted(struct plan_attention *plan, const struct step *step
                                                   .row = i,
                                                   .row_count = 1,
                                                   .position = step->positions[row],
+                                                  .end = step->sequences[sequence].kv_tokens +
+                                                         step->sequences[sequence].row_count,
                                                   .pages = plan->tables[sequence]};
         shared = UINT32_MAX;
     }
@@ -351,22 +378,29 @@ static uint32_t span_wanted(struct plan_attention *plan, const struct step *step
 }
 
 /* Plans the groups of a kind. */
-static void plan_kind(struct plan_attention *plan, const struct group_kind *kind, struct work *work,
-                      const struct step *step, const uint32_t *wanted, uint32_t wanted_count) {
+static void plan_kind(struct plan_attention *plan, uint32_t index, const struct step *step,
+                      const uint32_t *wanted, uint32_t wanted_count) {
+    const struct group_kind *kind = &plan->kinds[index];
+    struct work *work = &plan->works[index == 0 ? WORK_FULL : WORK_WINDOW];
+    const uint32_t *positions = plan->options.sees_both ? plan->seen[index] : step->positions;
     uint32_t first_block = first_block_of(step, kind->window);
     uint32_t kept = plan->options.kept_group;
     copy_tables(plan, kind, step);
+    see_both(plan, index, step);
     find_shared(plan, kind, step, first_block);
     struct gpu_attention all;
-    fill_work(plan, kind, work, span_all(plan, step), step->positions, first_block, &all);
-    for (uint32_t i = kind->first; i < kind->first + kind->count; i++) plan->groups[i].all = all;
+    fill_work(plan, kind, work, span_all(plan, step), positions, first_block, &all);
+    for (uint32_t i = kind->first; i < kind->first + kind->count; i++) {
+        plan->groups[i].all = all;
+        if (plan->options.sees_both) plan->groups[i].seen = positions;
+    }
     if (kept < kind->first || kept >= kind->first + kind->count) return;
     if (wanted_count == step->row_count)
         plan->groups[kept].kept = all;
     else
         fill_work(plan, kind, &plan->works[WORK_KEPT],
-                  span_wanted(plan, step, wanted, wanted_count), plan->kept_positions, first_block,
-                  &plan->groups[kept].kept);
+                  span_wanted(plan, step, positions, wanted, wanted_count), plan->kept_positions,
+                  first_block, &plan->groups[kept].kept);
 }
 
 const struct gpu_group *plan_attention_step(struct plan_attention *plan, const struct step *step,
@@ -374,8 +408,6 @@ const struct gpu_group *plan_attention_step(struct plan_attention *plan, const s
     assert(step->row_count <= plan->options.rows_max);
     assert(step->sequence_count <= plan->options.sequences_max);
     for (uint32_t i = 0; i < 2; i++)
-        if (plan->kinds[i].count > 0)
-            plan_kind(plan, &plan->kinds[i], &plan->works[i == 0 ? WORK_FULL : WORK_WINDOW], step,
-                      wanted, wanted_count);
+        if (plan->kinds[i].count > 0) plan_kind(plan, i, step, wanted, wanted_count);
     return plan->groups;
 }

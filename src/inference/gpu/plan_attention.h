@@ -33,6 +33,9 @@ struct plan_attention_options {
     uint32_t rows_max;
     uint32_t sequences_max;
     uint32_t context_max;
+    /* Steps are of whole texts, whose rows see later ones as well: all of their text, or with a
+     * window, of which a row is the middle, as many behind as before it. */
+    bool sees_both;
 };
 
 /* For gpu_limits. */

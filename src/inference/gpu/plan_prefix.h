@@ -22,6 +22,7 @@ struct plan_span {
     uint32_t row;
     uint32_t row_count;
     uint32_t position; /* position of the first row; the rows' positions ascend */
+    uint32_t end;      /* keys of the sequence, with those of this step */
     uint32_t pages;    /* index of the page table, as the items have it */
     uint32_t shared;   /* leading blocks in common with the next span, all before `position` */
     /* Set by plan_prefix_fill. */

@@ -48,7 +48,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 22u
+#define GPU_ABI 23u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -184,6 +184,9 @@ struct gpu_attention {
 
 struct gpu_group {
     const uint32_t *slots; /* (row_count) the place of each row's key and value; all different */
+    /* (row_count) in steps of texts whose rows see later ones: the position up to which a row sees
+     * keys, as far as its items have them, and from which its window counts back. NULL: its own. */
+    const uint32_t *seen;
     const uint32_t *pages; /* (page_count) page tables, one after another */
     uint32_t page_count;
     struct gpu_attention all;  /* before OP_KEEP; rows are the step's */
@@ -201,6 +204,11 @@ struct gpu_state_item {
     uint32_t save_rows; /* 1..rows, with `save` */
 };
 
+/* The rows of a text that its vector is the sum of, as OP_KEEP leaves them. */
+struct gpu_pool {
+    uint32_t row, rows; /* the first one, and how many: at least 1 */
+};
+
 /* A page that is copied whole before the rows of a step store anything. */
 struct gpu_page_copy {
     uint32_t from;
@@ -215,10 +223,13 @@ struct gpu_step {
     uint32_t state_count;      /* sequences, with state_places; else 0 */
     const int32_t *tokens;     /* (row_count) id, or ~slot: the token sampled last for that slot */
     const uint32_t *positions; /* (row_count) */
+    const uint32_t *places;    /* (row_count) rows of EMBED's positions; NULL without these */
     const uint32_t *wanted;    /* (wanted_count) ascending rows that have logits */
     const struct gpu_group *groups;      /* (group_count) */
     const struct gpu_page_copy *copies;  /* (copy_count) in the order in which they are made */
     const struct gpu_state_item *states; /* (state_count) ascending; each row is in one of them */
+    const struct gpu_pool *pools;        /* (pool_count), if the program pools */
+    uint32_t pool_count;                 /* at most sequences_max */
 };
 
 /* ---- sampling ---- */
@@ -280,6 +291,7 @@ struct gpu_result {
     int32_t *tokens;            /* (wanted_count) by the wanted row; without a draw: not set */
     struct gpu_answer *answers; /* in the order of the asks, over all calls */
     float *named_logits;        /* in the order of the named tokens, over all calls */
+    float *vectors;             /* (pool_count, width), if the program pools */
     uint32_t nonfinite_rows;    /* wanted rows with a logit that is NaN or +inf */
 };
 
@@ -290,7 +302,8 @@ struct gpu_result {
  * A GPU that computes CONV, DELTA and GATED_NORM at once leaves the numbers of all three behind
  * DELTA, or MAMBA, and the other two change nothing.
  * MATMUL and LOGITS read it there; the maker is the nearest operation before whose `next` is their
- * matrix. KEEP moves the wanted rows of x and wide to the front. ROUTE reads h, too, for the form
+ * matrix. KEEP moves the wanted rows of x and wide to the front.
+ * POOL reads h and leaves vectors in logits. ROUTE reads h, too, for the form
  * of the experts; its choice stays with the GPU for EXPERTS behind it, which reads h again. What
  * INPUTS and ASIDE leave stays there, too. */
 struct gpu_op_call {

@@ -87,11 +87,16 @@ struct gpu_op {
     uint32_t attended; /* KEEP, PREPARE: width of a row of attended, or 0 */
     bool is_gated;     /* CONV, ATTENTION; GATED_NORM: the gate comes before the norm */
     bool norms_v, is_query_only; /* HEADS */
-    bool gates_inputs;   /* GATE: wide is the gate alone, times the layer's part of inputs */
-    const float *weight; /* (width); NORM: NULL leaves x as it is; INPUTS: (width of a part) */
+    bool gates_inputs;      /* GATE: wide is the gate alone, times the layer's part of inputs */
+    const float *weight;    /* (width); NORM: NULL leaves x as it is; INPUTS: (width of a part) */
+    const float *positions; /* EMBED: (position_rows, width): rows that are added, by
+                               gpu_step.places; or NULL */
+    uint32_t position_rows;
+    bool is_layer_norm;  /* NORM: LayerNorm, without `post` and x_scale */
+    bool replaces;       /* NORM with LayerNorm: x = h as well */
     const float *post;   /* (width) or NULL */
     float x_scale;       /* NORM: factor of x behind the sum; 0 means 1 */
-    const float *bias;   /* (rows of matrix) or NULL */
+    const float *bias;   /* (rows of matrix), NORM: (width), or NULL */
     const float *q_norm; /* (head_dim) or NULL */
     const float *k_norm; /* (head_dim) or NULL */
     const float *sinks;  /* ATTENTION: (heads) or NULL: a head's score that has no value */
@@ -133,10 +138,11 @@ struct gpu_program {
     uint32_t head_dim; /* the largest of a layer */
     uint32_t kv_width; /* most elements of a token's keys in a layer; 0: kv_heads · head_dim */
     uint32_t input_width, input_layers; /* parts of a token for layers: their width and number */
+    bool pools;                         /* it ends in POOL, not in LOGITS: for whole texts */
     uint32_t vocab_rows;                /* rows of the head: logits per row */
     uint32_t vocab;                     /* tokens that may be sampled: ids 0..vocab-1 */
     float eps;                          /* epsilon of every norm */
-    uint32_t rope_count;                /* 1 or 2 */
+    uint32_t rope_count;                /* 0 to 2; 0: nothing turns */
     uint32_t rotary_dim[2];      /* by table: elements of a head that turn, its first ones: even */
     const float *frequencies[2]; /* (rotary_dim / 2) radians per position; elements i and
                                     i + rotary_dim / 2 of a head turn together */

@@ -40,8 +40,9 @@ enum op_kind {
     OP_LATENT,     /* attended = softmax(scale · queries entryᵀ) entry over the KV cache */
     OP_LATENT_OUT, /* wide = attended, by head, · its matrix; prepared for next */
     OP_ADD,        /* x += factor · shared (a device) */
+    OP_POOL, /* a text's vector = the sum of its rows of what NORM before prepared (a device) */
 };
-#define OP_KINDS (OP_ADD + 1)
+#define OP_KINDS (OP_POOL + 1)
 
 /* NORM: the sum that the half layer before it left open. */
 enum op_add {
@@ -63,8 +64,9 @@ enum op_to {
 enum op_gate {
     GATE_SILU,
     GATE_GELU_TANH,
-    GATE_CLAMPED, /* clamped_mul of kernels.h (EXPERTS) */
-    GATE_RELU2,   /* no second half: relu2 of kernels.h */
-    GATE_XIELU,   /* likewise: xielu */
-    GATE_GELU,    /* gelu_erf of the first half */
+    GATE_CLAMPED,    /* clamped_mul of kernels.h (EXPERTS) */
+    GATE_RELU2,      /* no second half: relu2 of kernels.h */
+    GATE_XIELU,      /* likewise: xielu */
+    GATE_GELU,       /* gelu_erf of the first half */
+    GATE_GELU_ALONE, /* no second half: gelu_erf (an encoder on a device) */
 };

@@ -7,6 +7,7 @@
 #include "cpu/executor_cpu.h"
 #include "gpu/executor_gpu.h"
 #include "gpu/gpu_fit.h"
+#include "gpu/text_runner_gpu.h"
 #include "model/model_internal.h"
 
 #include <stdlib.h>
@@ -46,6 +47,37 @@ static uint32_t or_default(uint32_t value, uint32_t fallback) {
     return value > 0 ? value : fallback;
 }
 
+static enum err open_runner(struct model *model, const struct model_options *options,
+                            const struct embedder_options *embed, struct error *error) {
+    const struct loaded_gpu *device = options->device;
+    const struct weights *weights = model->weights;
+    const struct model_config *config = &model->config;
+    const struct text_runner_gpu_options runner = {
+        .table = device->table,
+        .gpu = device->gpu,
+        .card = &device->card,
+        .store = model->gpu_store,
+        .config = config,
+        .weights = {.layers = weights->layers,
+                    .embedding = weights->embedding,
+                    .embedding_norm = weights->embedding_norm,
+                    .embedding_norm_bias = weights->embedding_norm_bias,
+                    .positions = weights->positions,
+                    .position_rows = config->architecture->is_rotary_encoder ? 1
+                                     : weights->positions                    ? config->context_max
+                                                                             : 0,
+                    .output_norm = weights->output_norm,
+                    .output_norm_bias = weights->output_norm_bias},
+        .second_type = weights->second_type,
+        .is_bidirectional = embed_sees_both(config, embed->pooling),
+        .pools_all = embed->pooling == POOLING_MEAN,
+        .kv_form = gpu_load_kv_form(device),
+        .rows_max = options->rows_max,
+        .tokens_max = embed->tokens_max};
+    enum err err = text_runner_gpu_open(&model->runner, &runner, error);
+    return err == ERR_INVALID ? (error->code = ERR_UNAVAILABLE) : err;
+}
+
 static enum err open_embedder(struct model *model, const struct model_options *options,
                               uint32_t context_max, struct error *error) {
     struct embedder_options embed = {.config = &model->config,
@@ -56,6 +88,12 @@ static enum err open_embedder(struct model *model, const struct model_options *o
                                      .rows_max = or_default(options->rows_max, EXECUTOR_CPU_ROWS),
                                      .tokens_max = embed_tokens_max(&model->config, context_max)};
     if (embed.pooling == POOLING_NONE) return OK;
+    if (options->device) {
+        enum err err = open_runner(model, options, &embed, error);
+        if (err != OK) return err;
+        embed.runner = &model->runner;
+        embed.rows_max = model->runner.rows_max;
+    }
     return embedder_open(&model->embedder, &embed, error);
 }
 
@@ -175,22 +213,24 @@ static enum err open_weights(struct model *model, const struct model_options *op
     return weights_open(&model->weights, &weights, error);
 }
 
-/* A device computes decoders that generate and nothing else. */
-static enum err check_device(const struct model *model, const struct model_options *options,
+/* A device computes texts, or generates: a model that could do both embeds there if its file says
+ * how it pools, or if it judges. */
+static enum err check_device(struct model *model, const struct model_options *options,
                              struct error *error) {
-    const char *cpu_only = config_cpu_only(&model->config);
+    const bool embeds = embed_pooling(&model->config, options->pooling) != POOLING_NONE;
+    model->is_for_texts = options->device && embeds && embed_is_for_texts(&model->config);
+    const char *cpu_only = model->is_for_texts ? config_texts_cpu_only(&model->config)
+                                               : config_cpu_only(&model->config);
     if (options->device && cpu_only)
         return err_set(error, ERR_UNAVAILABLE,
                        "%s is computed on the CPU only so far: run with --device cpu", cpu_only);
-    if (config_is_recurrent(&model->config) &&
-        embed_pooling(&model->config, options->pooling) != POOLING_NONE)
+    if (config_is_recurrent(&model->config) && embeds)
         return err_set(error, ERR_INVALID,
                        "embeddings of a model with recurrent layers are not supported");
-    if (!options->device ||
-        (model_generates(model) && embed_pooling(&model->config, options->pooling) == POOLING_NONE))
-        return OK;
+    if (!options->device || model->is_for_texts || !embeds) return OK;
     return err_set(error, ERR_UNAVAILABLE,
-                   "embeddings and scores are computed on the CPU only: run with --device cpu");
+                   "embeddings of a model that generates, and whose files name no pooling, are "
+                   "computed on the CPU only: run with --device cpu");
 }
 
 static enum err open_parts(struct model *model, const struct model_options *options,
@@ -240,7 +280,7 @@ static enum err fill_weights(struct model *model, const struct model_options *op
                              struct error *error) {
     struct backend_caps *caps = &model->backend.caps;
     enum err err = weights_fill(model->weights, error);
-    if (err != OK || !options->device || options->rows_max > 0) return err;
+    if (err != OK || !options->device || options->rows_max > 0 || model->is_for_texts) return err;
     return gpu_store_rows(model->gpu_store, caps->rows_max, &caps->rows_max, error);
 }
 
@@ -279,6 +319,7 @@ void model_close(struct model *model) {
     if (!model) return;
     if (model->executor.ops) model->executor.ops->close(model->executor.self);
     embedder_close(model->embedder);
+    if (model->runner.ops) model->runner.ops->close(model->runner.self);
     tile_store_close(model->store);
     gpu_store_close(model->gpu_store);
     weights_close(model->weights);
@@ -310,7 +351,9 @@ void model_describe(const struct model *model, struct model_description *ret_des
     const struct model_config *config = &model->config;
     const struct backend_caps *caps = &model->backend.caps;
     struct executor_description executor = {.kv_type = NULL};
+    struct text_runner_description runner = {.ledger = {0}};
     if (model->executor.ops) model->executor.ops->describe(model->executor.self, &executor);
+    if (model->runner.ops) model->runner.ops->describe(model->runner.self, &runner);
     const char *form = checkpoint_form(model->checkpoint);
     const char *type = form ? form : tensor_type_name(model->weights->type);
     const char *mixture = checkpoint_file_type(model->checkpoint);
@@ -340,11 +383,12 @@ void model_describe(const struct model *model, struct model_description *ret_des
         .state_bytes = executor.state_bytes,
         .states_bytes = executor.states_bytes,
         .workspace_bytes = executor.workspace_bytes + embedder_bytes(model->embedder),
-        .ledger = executor.ledger,
+        .ledger = model->runner.ops ? runner.ledger : executor.ledger,
         .peak_rss_bytes = model->peak_rss_bytes};
     if (model->gpu_store)
         copy_printable(ret_description->card, sizeof ret_description->card,
-                       str_from(executor.name));
+                       str_from(model->runner.ops ? runner.name : executor.name));
+    if (model->runner.ops) ret_description->text_rows = model->runner.rows_max;
     if (model->embedder) {
         ret_description->embedding_width = embed_width(config);
         ret_description->labels = config->labels;
@@ -357,7 +401,24 @@ void model_describe(const struct model *model, struct model_description *ret_des
 }
 
 enum err model_set_answers(struct model *model, int32_t yes, int32_t no, struct error *error) {
-    return embedder_set_answers(model->embedder, yes, no, error);
+    const struct model_config *config = &model->config;
+    const int32_t ids[2] = {yes, no};
+    enum err err = OK;
+    if (yes < 0 || no < 0 || (uint32_t)yes >= config->vocab_rows ||
+        (uint32_t)no >= config->vocab_rows)
+        return err_set(error, ERR_INVALID, "the vocabulary has no tokens for yes and no");
+    float *rows = mem_new(2 * (size_t)config->width, sizeof *rows);
+    for (int i = 0; i < 2 && err == OK; i++) {
+        float *row = rows + (size_t)i * config->width;
+        if (model->gpu_store) /* whose rows are on the device */
+            err =
+                weights_read_head_row(model->checkpoint, model->pool, (uint32_t)ids[i], row, error);
+        else
+            matrix_row(model->weights->head, (uint32_t)ids[i], row);
+    }
+    if (err == OK) embedder_set_answers(model->embedder, rows, rows + config->width);
+    free(rows);
+    return err;
 }
 
 enum err model_embed(struct model *model, const struct embed_sequence *sequences, uint32_t count,

@@ -75,6 +75,7 @@ struct model_description {
     bool labels_are_raw; /* they count as they are */
     enum pair_form pair_form;
     uint32_t embed_tokens_max; /* tokens of one text; 0 when it does not embed */
+    uint32_t text_rows;        /* tokens of a device's step of texts; 0: the CPU embeds */
     /* memory */
     uint64_t file_bytes;
     uint64_t weight_bytes;    /* in memory */
@@ -117,7 +118,7 @@ struct logits_request {
 enum err model_logits(struct model *model, const struct logits_request *request, float *ret_logits,
                       struct error *error) MUST_CHECK;
 
-/* Gives a judge its tokens; ERR_INVALID for ids out of range. */
+/* Gives a judge its tokens, once its weights are filled; ERR_INVALID for ids out of range. */
 enum err model_set_answers(struct model *model, int32_t yes, int32_t no,
                            struct error *error) MUST_CHECK;
 

@@ -26,6 +26,8 @@ struct model {
     struct gpu_store *gpu_store; /* NULL on the CPU */
     enum gpu_form weight_form;   /* argument for gpu_store */
     struct weights *weights;
+    bool is_for_texts;         /* a device computes its texts, and it does not generate */
+    struct text_runner runner; /* all zero: the CPU computes texts */
     struct embedder *embedder; /* NULL when it does not embed */
     struct executor executor;  /* all zero when it does not generate */
     uint64_t peak_rss_bytes;
@@ -33,5 +35,5 @@ struct model {
 };
 
 static inline bool model_generates(const struct model *model) {
-    return !model->config.is_bidirectional && model->config.labels == 0;
+    return !model->is_for_texts && !model->config.is_bidirectional && model->config.labels == 0;
 }

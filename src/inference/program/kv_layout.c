@@ -39,6 +39,28 @@ struct kv_layout kv_layout_plain(const struct model_config *config) {
     return layout;
 }
 
+uint32_t kv_layout_text_window(const struct model_config *config, bool is_bidirectional,
+                               uint32_t window) {
+    if (window == 0 || !is_bidirectional) return window;
+    return config->windows_see_both ? 2 * window - 1 : 0;
+}
+
+struct kv_layout kv_layout_of_texts(const struct model_config *config, bool is_bidirectional) {
+    struct kv_layout layout = {.layers_each = 1, .planes = 2};
+    for (uint32_t i = 0; i < config->layers; i++) {
+        const uint32_t width = config_kv_width(config, i);
+        const uint32_t window =
+            kv_layout_text_window(config, is_bidirectional, config->list[i].window);
+        if (width > layout.width[0]) layout.width[0] = width;
+        if (window > 0)
+            layout.window_groups = 1, layout.window_tokens = window, layout.group[i] = 1;
+        else
+            layout.full_groups = 1;
+    }
+    for (uint32_t i = 0; i < config->layers && layout.full_groups == 0; i++) layout.group[i] = 0;
+    return layout;
+}
+
 /* The largest size that wastes little: the fewer groups, the fewer tables. */
 static uint32_t choose_layers_each(uint32_t full, uint32_t local) {
     uint32_t most = full == 0 ? local : full < local ? full : local;

@@ -29,4 +29,11 @@ struct kv_layout {
 struct kv_layout kv_layout_of(const struct model_config *config, uint32_t context_max);
 /* The layout with all layers in one group. A recurrent layer has no place in any. */
 struct kv_layout kv_layout_plain(const struct model_config *config);
+/* The layout of steps of whole texts, whose layers take turns in one place: a group of the layers
+ * that see all keys, and one of those with a window, if there are both. */
+struct kv_layout kv_layout_of_texts(const struct model_config *config, bool is_bidirectional);
+/* Keys that a row of texts sees in a layer with such a window: of a row that sees both sides, as
+ * many behind it as before it. */
+uint32_t kv_layout_text_window(const struct model_config *config, bool is_bidirectional,
+                               uint32_t window);
 uint32_t kv_layout_groups(const struct kv_layout *layout);

@@ -61,19 +61,23 @@ struct op {
      * comes before the norm; ATTENTION: times the sigmoid of the gate in
      * wide; GATE: times that of narrow. */
     bool is_gated;
-    enum op_add add;      /* NORM */
-    const float *weight;  /* NORM: (width), or NULL: h = x; ASIDE, JOIN: (width); INPUTS: (a part);
+    enum op_add add;     /* NORM */
+    const float *weight; /* NORM: (width), or NULL: h = x; ASIDE, JOIN: (width); INPUTS: (a part);
                             EMBED: (width) of a LayerNorm, or NULL */
-    const float *x_scale; /* NORM: (1) factor of x after the sum, or NULL */
-    const float *post;    /* NORM with ADD_NORMED_H: (width) */
-    enum op_to to;        /* MATMUL, EXPERTS: not TO_WIDE */
-    const float *bias;    /* MATMUL: (matrix->rows) or NULL; NORM: (width) or NULL */
-    bool is_layer_norm;   /* NORM: LayerNorm instead of RMSNorm */
-    bool turns_first;     /* HEADS: the norms come behind the rotation */
-    const float *xielu;   /* GATE: (4) numbers of GATE_XIELU */
-    const float *sinks;   /* ATTENTION: (heads) or NULL */
-    const float *q_norm;  /* HEADS: (head_dim) or NULL */
-    const float *k_norm;  /* HEADS: (head_dim) or NULL */
+    const float
+        *positions; /* EMBED: (position_rows, width) rows that are added by place, or NULL */
+    uint32_t position_rows;
+    const float *x_scale;    /* NORM: (1) factor of x after the sum, or NULL */
+    const float *post;       /* NORM with ADD_NORMED_H: (width) */
+    enum op_to to;           /* MATMUL, EXPERTS: not TO_WIDE */
+    const float *bias;       /* MATMUL: (matrix->rows) or NULL; NORM: (width) or NULL */
+    bool is_layer_norm;      /* NORM: LayerNorm instead of RMSNorm */
+    bool replaces;           /* NORM: x = h as well, as behind the halves of an encoder */
+    bool turns_first;        /* HEADS: the norms come behind the rotation */
+    const float *xielu;      /* GATE: (4) numbers of GATE_XIELU */
+    const float *sinks;      /* ATTENTION: (heads) or NULL */
+    const float *q_norm;     /* HEADS: (head_dim) or NULL */
+    const float *k_norm;     /* HEADS: (head_dim) or NULL */
     struct head_sizes heads; /* HEADS, ATTENTION, KEEP */
     bool norms_v;            /* HEADS: RMSNorm of each head of v, without weights */
     bool is_query_only;      /* HEADS: keys and values are another layer's */

@@ -19,6 +19,8 @@ struct maker {
     enum op_add add;      /* what the next NORM adds */
     const float *post;    /* with which weights */
     const float *x_scale; /* and multiplies x by, or NULL */
+    /* The norm of the embedding, which the first NORM of a device is, for it has no other. */
+    const float *embedding_norm;
 };
 
 static struct op *append(struct maker *maker, enum op_kind kind) {
@@ -150,7 +152,13 @@ static void append_attended(struct maker *maker, const struct layer_weights *wei
 }
 
 static void append_attention_half(struct maker *maker, const struct layer_weights *weights) {
-    append_norm(maker, weights->attention_norm, weights->qkv)->bias = weights->attention_norm_bias;
+    struct op *norm = append_norm(maker, weights->attention_norm, weights->qkv);
+    norm->bias = weights->attention_norm_bias;
+    if (maker->embedding_norm && !norm->weight) {
+        norm->weight = maker->embedding_norm;
+        norm->replaces = true;
+        maker->embedding_norm = NULL;
+    }
     append_attended(maker, weights);
 }
 
@@ -459,7 +467,10 @@ void program_of(struct program *ret_program, const struct program_options *optio
     struct op *embed = append(&maker, OP_EMBED);
     embed->matrix = weights->embedding;
     embed->scale = config_embedding_scale(config);
-    embed->weight = weights->embedding_norm;
+    if (options->pools)
+        maker.embedding_norm = weights->embedding_norm;
+    else
+        embed->weight = weights->embedding_norm;
     append_inputs(&maker, embed);
     for (; maker.layer < config->layers; maker.layer++) {
         const struct layer_weights *layer = &weights->layers[maker.layer];
@@ -474,6 +485,7 @@ void program_of(struct program *ret_program, const struct program_options *optio
         logits->matrix = weights->head;
         logits->softcap = config->softcap;
     }
+    if (options->pools) append(&maker, OP_POOL);
     assert(ret_program->op_count <= most);
 }
 

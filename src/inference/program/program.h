@@ -51,10 +51,13 @@ struct program_weights {
     const struct matrix *input_projection; /* (layers · input_width, width) or NULL */
     const float *input_norm;               /* (input_width) or NULL */
     const float *embedding_norm;           /* (width) LayerNorm behind the embedding, or NULL */
-    const struct matrix *head;             /* (vocab_rows, width); NULL: the pass ends in hidden
+    const float *embedding_norm_bias;      /* (width) or NULL; of an encoder, as the next two */
+    const float *positions;                /* (position_rows, width) rows that are added by place */
+    uint32_t position_rows;
+    const struct matrix *head;     /* (vocab_rows, width); NULL: the pass ends in hidden
                                            states */
-    const float *output_norm;              /* (width) */
-    const float *output_norm_bias;         /* (width) or NULL */
+    const float *output_norm;      /* (width) */
+    const float *output_norm_bias; /* (width) or NULL */
 };
 
 struct program_options {
@@ -65,6 +68,9 @@ struct program_options {
     /* True: a product adds into x by itself where no norm stands between (the CPU). False: it goes
      * to h, and the next NORM adds it (a device, whose x is wider than its products). */
     bool matmul_adds;
+    /* The pass ends in the sums of the rows of whole texts (OP_POOL), and no weights->head. Without
+     * matmul_adds alone; an encoder has no other pass. */
+    bool pools;
 };
 
 struct program {
@@ -77,4 +83,7 @@ struct program {
 };
 
 void program_of(struct program *ret_program, const struct program_options *options);
+/* The same of an encoder (program/encoder_program.c): EMBED, NORM, then layers of MATMUL HEADS
+ * ATTENTION MATMUL NORM MATMUL GATE MATMUL NORM, whose norms replace x. */
+void program_of_encoder(struct program *ret_program, const struct program_options *options);
 void program_release(struct program *program); /* one that is all zero is allowed */

@@ -13,6 +13,22 @@ const struct checkpoint_tensor *weights_find(const struct weights_loader *loader
     return checkpoint_find(loader->options.checkpoint, str_from(name.text));
 }
 
+enum err weights_read_head_row(const struct checkpoint *checkpoint, struct pool *pool, uint32_t row,
+                               float *ret_row, struct error *error) {
+    const struct tensor_name head = tensor_name_of(ROLE_HEAD, 0);
+    const struct tensor_name embedding = tensor_name_of(ROLE_EMBEDDING, 0);
+    const struct checkpoint_tensor *tensor = checkpoint_find(checkpoint, str_from(head.text));
+    if (!tensor) tensor = checkpoint_find(checkpoint, str_from(embedding.text));
+    assert(tensor && row < tensor->axes[1]);
+    struct checkpoint_bytes bytes;
+    enum err err = checkpoint_read(tensor, 0, pool, &bytes, error);
+    if (err != OK) return err;
+    quant_row_to_f32((enum tensor_type)tensor->type, bytes.at + row * tensor->row_bytes,
+                     (size_t)tensor->axes[0], ret_row);
+    checkpoint_done(checkpoint, tensor, &bytes);
+    return OK;
+}
+
 struct matrix_part weights_part_of(const struct checkpoint_tensor *tensor) {
     return (struct matrix_part){.type = (enum tensor_type)tensor->type,
                                 .rows = (uint32_t)tensor->axes[1]};

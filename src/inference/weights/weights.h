@@ -78,5 +78,9 @@ enum err weights_open(struct weights **ret_weights, const struct weights_options
 /* Reads the rows of the matrices that the store has not. Called once. An error of the store, or
  * ERR_LIMIT without memory for unpacked rows; then the weights can only be closed. */
 enum err weights_fill(struct weights *weights, struct error *error) MUST_CHECK;
+/* Reads a row of the head, or of the embedding that it is tied to, from the file: ret_row (width).
+ */
+enum err weights_read_head_row(const struct checkpoint *checkpoint, struct pool *pool, uint32_t row,
+                               float *ret_row, struct error *error) MUST_CHECK;
 /* Closes vectors and matrices, after the store. NULL is allowed. */
 void weights_close(struct weights *weights);

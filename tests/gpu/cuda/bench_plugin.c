@@ -125,7 +125,7 @@ static const char *const mode_names[MODES] = {"", "", " without graphs"};
 static const char *const kinds[OP_KINDS] = {
     "embed", "norm",    "products", "heads",   "attention", "gate",       "keep",   "logits",
     "route", "experts", "prepare",  "conv",    "delta",     "gated norm", "inputs", "aside",
-    "join",  "mamba",   "line",     "queries", "latent",    "values"};
+    "join",  "mamba",   "line",     "queries", "latent",    "values",     "pool"};
 
 /* ---- the program ---- */
 

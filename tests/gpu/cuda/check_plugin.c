@@ -4,7 +4,7 @@
  *
  *   check-plugin PLUGIN               TAP
  *   check-plugin PLUGIN --part N      one part of it: 1 is the ledger, then each shape, graphs,
- *                                     notes
+ *                                     texts, notes
  *   check-plugin PLUGIN --notes FILE  either for a sanitizer; the file keeps choices of products
  *   check-plugin PLUGIN --seed N      either with other weights: 0 are the usual ones
  *   check-plugin PLUGIN --bench [NAME]
@@ -522,7 +522,7 @@ static void check_graphs_of(uint32_t which, bool is_refused) {
 }
 
 #define GRAPHS_REFUSED 2
-#define PARTS (SHAPES + GRAPHS + 2)
+#define PARTS (SHAPES + GRAPHS + 3)
 
 /* Numbers of a shape's weights and tokens: of its name, so that they are the same wherever in the
  * list it stands, and its limit is a limit of these. */
@@ -538,8 +538,10 @@ static void check_part(uint32_t part) {
         check_ledger(plugin, shapes, SHAPES, memory_wanted());
     else if (part < 2 + SHAPES)
         check_world(&shapes[part - 2], seed_of(&shapes[part - 2]), part <= 3 ? 1 : 5);
-    else if (part < PARTS)
+    else if (part < 2 + SHAPES + GRAPHS)
         check_graphs_of(part - 2 - (uint32_t)SHAPES, false);
+    else if (part < PARTS)
+        check_texts(plugin, 1 + seed_added, memory_wanted());
     else
         check_notes(plugin, &shapes[0], memory_wanted());
 }

@@ -49,6 +49,9 @@ void check_ledger(const struct gpu_table *table, const struct world_traits *trai
 void check_notes(const struct gpu_table *table, const struct world_traits *traits,
                  uint64_t memory_bytes);
 
+/* Encoders over whole texts. */
+void check_texts(const struct gpu_table *table, uint64_t seed, uint64_t memory_bytes);
+
 /* Milliseconds per step and the share of each kind of operation, for the shapes of models whose
  * names begin with `name`. */
 void bench_gpu(const struct gpu_table *table, const char *name);

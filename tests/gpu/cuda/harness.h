@@ -183,5 +183,7 @@ void check_unpack(void);
 void bench_unpack(void);
 void check_recurrent(void);
 void bench_recurrent(void);
+void check_texts(void);
+void bench_texts(void);
 void check_attention(void);
 void bench_attention(void);

@@ -30,6 +30,7 @@ static const struct {
     {"products", check_products, bench_products},
     {"sample", check_sample, bench_sample},
     {"unpack", check_unpack, bench_unpack},
+    {"texts", check_texts, bench_texts},
     {"recurrent", check_recurrent, bench_recurrent},
     {"attention", check_attention, bench_attention},
 };

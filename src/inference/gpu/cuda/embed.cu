@@ -22,6 +22,8 @@ __global__ void __launch_bounds__(EMBED_THREADS_MAX) embed_rows(struct cuda_embe
     int32_t token = call.tokens[row];
     if (token < 0) token = call.last_token[~token];
     const uint16_t *from = call.table + (size_t)token * call.width;
+    const float *place =
+        call.positions ? call.positions + (size_t)call.places[row] * call.width : NULL;
     float *x = call.x + row * call.x_stride;
     for (uint32_t at = threadIdx.x * EMBED_EACH; at < call.width; at += EMBED_TURNS * step) {
         struct words<EMBED_EACH / 2> raw[EMBED_TURNS];
@@ -35,6 +37,11 @@ __global__ void __launch_bounds__(EMBED_THREADS_MAX) embed_rows(struct cuda_embe
             struct numbers<EMBED_EACH> v = bf16_numbers<EMBED_EACH>(raw[i].at);
 #pragma unroll
             for (int j = 0; j < EMBED_EACH; j++) v.at[j] *= call.scale;
+            if (place) {
+                const struct numbers<EMBED_EACH> more = read_f32<EMBED_EACH>(place + at + i * step);
+#pragma unroll
+                for (int j = 0; j < EMBED_EACH; j++) v.at[j] = __fadd_rn(v.at[j], more.at[j]);
+            }
             write_f32(v, x + at + i * step);
         }
     }
@@ -44,7 +51,7 @@ enum err cuda_embed(const struct cuda_embed *call, struct CUstream_st *stream,
                     struct error *error) {
     if (call->rows == 0) return OK;
     if (call->width % EACH != 0 || call->x_stride % 4 != 0 || !is_at_16(call->x) ||
-        !is_at_16(call->table))
+        !is_at_16(call->table) || !is_at_16(call->positions))
         return err_set(error, ERR_INVALID, "an embedding of %u columns cannot be read in eights",
                        call->width);
     const bool is_narrow = call->width <= EMBED_THREADS * EMBED_EACH * EMBED_TURNS;

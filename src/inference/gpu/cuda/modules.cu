@@ -24,17 +24,20 @@
     X(experts_route)                                                                               \
     X(experts_sum)                                                                                 \
     X(gate)                                                                                        \
+    X(gelu)                                                                                        \
     X(grouped_few)                                                                                 \
     X(grouped_fill)                                                                                \
     X(grouped_many)                                                                                \
     X(heads)                                                                                       \
     X(inputs)                                                                                      \
+    X(layer_norm)                                                                                  \
     X(mamba)                                                                                       \
     X(mamba_decode)                                                                                \
     X(mamba_prompts)                                                                               \
     X(norm)                                                                                        \
     X(output_gate)                                                                                 \
     X(pages)                                                                                       \
+    X(pool)                                                                                        \
     X(quantise)                                                                                    \
     X(sample_choose)                                                                               \
     X(sample_logprobs)                                                                             \

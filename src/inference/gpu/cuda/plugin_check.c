@@ -4,7 +4,8 @@
 
 #include "gpu/cuda/plugin_internal.h"
 
-#define INPUT_ALIGN 16u /* inputs of a product: 16 bytes of 8-bit codes */
+#define LAYER_NORM_MOST 8192u /* numbers of a row (texts.h) */
+#define INPUT_ALIGN 16u       /* inputs of a product: 16 bytes of 8-bit codes */
 #define DELTA_TAPS 4u
 #define CONV_TAPS 3u
 #define EXPERT_ALIGN 16u /* half of the outputs of a unit (experts.h) */
@@ -76,8 +77,8 @@ static enum err check_heads(const struct gpu_program *program, const struct gpu_
         program->heads / kv_heads > CUDA_GROUP_MAX || program->heads == 0)
         return err_set(error, ERR_INVALID, "no CUDA kernel has %u heads over %u KV heads",
                        program->heads, kv_heads);
-    if (op->kind == OP_HEADS &&
-        (rotary == 0 || rotary % 2 != 0 || rotary > head_dim || (is_wide && rotary < head_dim)))
+    if (op->kind == OP_HEADS && ((rotary == 0 && !program->pools) || rotary % 2 != 0 ||
+                                 rotary > head_dim || (is_wide && rotary < head_dim)))
         return err_set(error, ERR_INVALID, "%u elements of a head of %u turn", rotary, head_dim);
     if (gpu_kv_width(program) % head_dim != 0 || gpu_page_heads(program, op) < kv_heads)
         return err_set(error, ERR_INVALID, "a page of %u numbers has no room for %u heads of %u",
@@ -96,6 +97,12 @@ static enum err check_inputs(const struct gpu_program *program, const struct gpu
         return err_set(error, ERR_INVALID, "no CUDA kernel has parts of tokens of %u numbers",
                        width);
     return OK;
+}
+
+/* Whether POOL reads what an operation leaves. */
+static bool is_pooled(const struct gpu_program *program, uint32_t index) {
+    return program->ops[index].kind == OP_NORM && index + 1 < program->op_count &&
+           program->ops[index + 1].kind == OP_POOL;
 }
 
 static enum err check_matrices(const struct gpu_program *program, struct error *error) {
@@ -136,21 +143,29 @@ static bool is_for_product(const struct gpu_op *op) {
            op->kind == OP_PREPARE || op->kind == OP_GATED_NORM;
 }
 
+static enum err check_norm(const struct gpu_program *program, uint32_t index, struct error *error) {
+    const struct gpu_op *op = &program->ops[index];
+    if (op->x_scale != 0 && op->add != ADD_NORMED_H)
+        return err_set(error, ERR_INVALID, "operation %u: a factor without a norm before it",
+                       index);
+    if (op->is_layer_norm &&
+        (op->add == ADD_NORMED_H || !op->weight || program->width > LAYER_NORM_MOST))
+        return err_set(error, ERR_INVALID, "operation %u: no CUDA kernel has this LayerNorm",
+                       index);
+    return OK;
+}
+
 static enum err check_op(const struct gpu_program *program, uint32_t index,
                          const struct gpu_limits *limits, struct error *error) {
     const struct gpu_op *op = &program->ops[index];
-    if (is_for_product(op) && op->next == GPU_NONE)
+    if (is_for_product(op) && op->next == GPU_NONE && !is_pooled(program, index))
         return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", index);
     switch (op->kind) {
     case OP_EMBED:
         return program->matrices[op->matrix].form == GPU_BF16
                    ? OK
                    : err_set(error, ERR_INVALID, "an embedding is kept in bf16 only");
-    case OP_NORM:
-        return op->x_scale == 0 || op->add == ADD_NORMED_H
-                   ? OK
-                   : err_set(error, ERR_INVALID, "operation %u: a factor without a norm before it",
-                             index);
+    case OP_NORM: return check_norm(program, index, error);
     case OP_MATMUL: return check_product(program, index, error);
     case OP_HEADS:
     case OP_ATTENTION:
@@ -158,7 +173,7 @@ static enum err check_op(const struct gpu_program *program, uint32_t index,
                    ? check_heads(program, op, limits->kv_form, error)
                    : err_set(error, ERR_INVALID, "operation %u: group %u", index, op->kv_group);
     case OP_GATE:
-        if (op->gate != GATE_SILU && op->gate != GATE_GELU_TANH && op->gate != GATE_RELU2)
+        if (op->gate == GATE_CLAMPED || op->gate == GATE_XIELU)
             return err_set(error, ERR_INVALID, "operation %u: no CUDA kernel has the gate %d",
                            index, (int)op->gate);
         return op->gates_inputs ? check_inputs(program, op, error) : OK;
@@ -172,6 +187,7 @@ static enum err check_op(const struct gpu_program *program, uint32_t index,
     case OP_ASIDE:
     case OP_JOIN:
     case OP_KEEP:
+    case OP_POOL:
     case OP_LOGITS:
     case OP_PREPARE:
     case OP_GATED_NORM: return OK;
@@ -201,7 +217,7 @@ enum err program_check(const struct gpu_program *program, const struct gpu_limit
     if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
         return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
                        program->width, program->ffn, INPUT_ALIGN);
-    if (program->vocab > CUDA_VOCAB_MAX)
+    if (program->vocab > CUDA_VOCAB_MAX && !program->pools)
         return err_set(error, ERR_INVALID, "no CUDA kernel draws from %u tokens: at most %u",
                        program->vocab, CUDA_VOCAB_MAX);
     enum err err = check_limits(limits, error);

@@ -156,7 +156,9 @@ void graphs_make(struct gpu *gpu) {
     const uint32_t most = asked < gpu->row_bucket ? asked : gpu->row_bucket;
     uint32_t rows = row_bucket(1);
     gpu->keep_op = keep_op_of(gpu);
-    if (gpu->is_measuring || gpu->has_no_graphs || gpu->keep_op == gpu->program.op_count) return;
+    if (gpu->is_measuring || gpu->has_no_graphs || gpu->keep_op == gpu->program.op_count ||
+        gpu->program.pools)
+        return; /* steps of texts have many rows */
     while (rows <= most && gpu->graph_count < GRAPHS_MAX && make(gpu, rows))
         rows = row_bucket(rows + 1);
 }

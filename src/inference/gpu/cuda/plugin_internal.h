@@ -19,6 +19,7 @@
  *     plugin_experts.c  those of experts
  *     plugin_recurrent.c
  *                       those of layers with a state
+ *     plugin_texts.c    those of whole texts
  *     plugin_grouped.c  products with codes of four bits
  *     plugin_side.c     parts of tokens, and experts beside a feed-forward
  *     plugin_graph.c    steps as graphs
@@ -43,6 +44,7 @@
 #include "gpu/cuda/rows.h"
 #include "gpu/cuda/sample.h"
 #include "gpu/cuda/scaled.h"
+#include "gpu/cuda/texts.h"
 #include "gpu/table.h"
 
 #include <stdbool.h>
@@ -161,6 +163,8 @@ struct card_attention {
 struct card_group {
     const uint32_t *slots;
     const uint32_t *pages;
+    const uint32_t *seen;        /* (row_count) or NULL */
+    const uint32_t *wanted_seen; /* (wanted_count) or NULL */
     struct card_attention all;
     struct card_attention kept;
 };
@@ -170,7 +174,10 @@ struct card_step {
     uint32_t wanted_count;
     const int32_t *tokens;
     const uint32_t *positions;
+    const uint32_t *places; /* or NULL */
     const uint32_t *wanted;
+    const struct gpu_pool *pools; /* (pool_count) */
+    uint32_t pool_count;
     const uint32_t *wanted_positions;     /* (wanted_count) */
     uint32_t *nonfinite;                  /* (1) zero when it arrives */
     const struct cuda_state_item *states; /* (state_count) the decoded ones first */
@@ -201,6 +208,7 @@ struct results {
     int32_t *tokens;            /* (logit_rows_max), behind them the count of nonfinite rows */
     struct gpu_answer *answers; /* (logit_rows_max) */
     float *named;               /* (named_max) */
+    float *vectors;             /* (sequences_max, width), if the program pools: pinned alone */
 };
 
 /* What layers of experts need beside the buffers of all layers; all NULL without them. A pair is a
@@ -398,7 +406,7 @@ enum err weights_ready(struct gpu *gpu, uint32_t index, const void **ret_weights
 /* ---- plugin_step.c ---- */
 
 /* Bytes of a block that holds any step within the limits, and its draws. */
-size_t step_block_bytes(const struct gpu_limits *limits, uint32_t vocab);
+size_t step_block_bytes(const struct gpu_program *program, const struct gpu_limits *limits);
 /* Puts the arrays of a step into the flight's block. ERR_LIMIT when they are over the limits. */
 enum err step_put(struct gpu *gpu, struct flight *flight, const struct gpu_step *step,
                   struct error *error) MUST_CHECK;

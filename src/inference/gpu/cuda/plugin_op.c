@@ -76,7 +76,8 @@ static size_t qkv_width_of(const struct one *one) {
 
 /* A row of wide before a gate. */
 static size_t gate_width_of(const struct card_op *op) {
-    const bool is_alone = op->op.gates_inputs || op->op.gate == GATE_RELU2;
+    const bool is_alone =
+        op->op.gates_inputs || op->op.gate == GATE_RELU2 || op->op.gate == GATE_GELU_ALONE;
     return (is_alone ? (size_t)1 : 2) * op->op.width;
 }
 
@@ -197,6 +198,11 @@ static void put_operands(struct one *one) {
         put_bf16(one, gpu->wide, qkv, call->wide, qkv, qkv);
         one->walk.product[TO_WIDE] = product_at(gpu->wide, qkv);
     }
+    if (kind == OP_POOL) {
+        put_rows(one, call->h, program->width, program->width);
+        one->walk.normed = one->walk.prepared;
+        one->walk.normed.type = CUDA_BF16;
+    }
     put_recurrent(one);
     put_inputs(one);
     put_added(one);
@@ -244,6 +250,13 @@ static void keep_wide(struct one *one) {
     get_bf16(one, one->walk.q, q_width, wide, qkv, q_width, NULL);
 }
 
+static void get_vectors(struct one *one) {
+    const size_t width = one->gpu->program.width;
+    for (size_t i = 0; one->call->logits && i < one->call->step->pool_count; i++)
+        copy(one, one->call->logits + i * width,
+             one->walk.flight->logits + i * one->gpu->logit_stride, width * sizeof(float));
+}
+
 static void get_results(struct one *one) {
     struct gpu *gpu = one->gpu;
     const struct gpu_op_call *call = one->call;
@@ -282,6 +295,7 @@ static void get_results(struct one *one) {
                  one->walk.flight->logits + i * gpu->logit_stride,
                  program->vocab_rows * sizeof(float));
         break;
+    case OP_POOL: get_vectors(one); break;
     case OP_ROUTE:
     case OP_INPUTS:
     case OP_ASIDE: break; /* what they leave stays here */

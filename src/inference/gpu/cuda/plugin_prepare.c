@@ -17,7 +17,7 @@ static size_t largest(size_t a, size_t b) {
 /* ---- buffers ---- */
 
 static size_t codes_bytes(const struct gpu_program *program) {
-    size_t most = 0;
+    size_t most = program->pools ? program->width * form_bytes(GPU_BF16) : 0;
     for (uint32_t i = 0; i < program->matrix_count; i++)
         most = largest(most, program->matrices[i].cols * form_bytes(program->matrices[i].form));
     return most;
@@ -85,16 +85,24 @@ static size_t tokens_bytes(const struct gpu_limits *limits) {
     return align_16(((size_t)limits->logit_rows_max + 1) * sizeof(int32_t));
 }
 
-static size_t results_bytes(const struct gpu_limits *limits) {
-    return tokens_bytes(limits) + limits->logit_rows_max * sizeof(struct gpu_answer) +
+static size_t answers_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
+    return program->pools ? (size_t)limits->sequences_max * program->width * sizeof(float)
+                          : limits->logit_rows_max * sizeof(struct gpu_answer);
+}
+
+static size_t results_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
+    return tokens_bytes(limits) + answers_bytes(program, limits) +
            limits->named_max * sizeof(float);
 }
 
-static struct results results_at(const struct gpu_limits *limits, char *at) {
+static struct results results_at(const struct gpu_program *program, const struct gpu_limits *limits,
+                                 char *at) {
     char *answers = at + tokens_bytes(limits);
-    char *named = answers + limits->logit_rows_max * sizeof(struct gpu_answer);
-    return (struct results){
-        .tokens = (void *)at, .answers = (void *)answers, .named = (void *)named};
+    char *named = answers + answers_bytes(program, limits);
+    return (struct results){.tokens = (void *)at,
+                            .answers = program->pools ? NULL : (void *)answers,
+                            .named = (void *)named,
+                            .vectors = program->pools ? (void *)answers : NULL};
 }
 
 static void place_flights(struct layout *layout) {
@@ -104,10 +112,10 @@ static void place_flights(struct layout *layout) {
     struct memory *memory = &layout->memory;
     for (uint32_t i = 0; i < limits->steps_max; i++) {
         struct flight *flight = &gpu->flights[i];
-        flight->block.room = step_block_bytes(limits, layout->program->vocab);
+        flight->block.room = step_block_bytes(layout->program, limits);
         flight->block.card = memory_take(memory, MEMORY_STEPS, flight->block.room);
-        char *card = memory_take(memory, MEMORY_STEPS, results_bytes(limits));
-        if (card) flight->card = results_at(limits, card);
+        char *card = memory_take(memory, MEMORY_STEPS, results_bytes(layout->program, limits));
+        if (card) flight->card = results_at(layout->program, limits, card);
         flight->logits = memory_take(memory, MEMORY_LOGITS,
                                      gpu->logit_bucket * gpu->logit_stride * sizeof(float));
         flight->stats = memory_take(memory, MEMORY_LOGITS, rows * sizeof(struct cuda_stat));
@@ -127,13 +135,14 @@ static cudaError_t make_flights(struct gpu *gpu) {
     for (uint32_t i = 0; i < limits->steps_max && code == cudaSuccess; i++) {
         struct flight *flight = &gpu->flights[i];
         void *results = NULL;
-        code = cudaMemset(flight->card.tokens, 0, results_bytes(limits));
+        code = cudaMemset(flight->card.tokens, 0, results_bytes(&gpu->program, limits));
         if (code == cudaSuccess)
             code = cudaHostAlloc((void **)&flight->block.host, flight->block.room, 0);
-        if (code == cudaSuccess) code = cudaHostAlloc(&results, results_bytes(limits), 0);
+        if (code == cudaSuccess)
+            code = cudaHostAlloc(&results, results_bytes(&gpu->program, limits), 0);
         if (code == cudaSuccess) {
-            memset(results, 0, results_bytes(limits));
-            flight->host = results_at(limits, results);
+            memset(results, 0, results_bytes(&gpu->program, limits));
+            flight->host = results_at(&gpu->program, limits, results);
             code = cudaEventCreate(&flight->begun);
         }
         if (code == cudaSuccess) code = cudaEventCreate(&flight->ended);
@@ -250,7 +259,6 @@ static enum err refuse(const struct memory_ledger *ledger, struct error *error) 
         mib(ledger->states), mib(ledger->kv), ledger->page_count);
 }
 
-/* Sizes that the layout starts from. */
 static enum err set_sizes(struct gpu *gpu, const struct gpu_program *program,
                           const struct gpu_limits *limits, struct error *error) {
     gpu->program = *program;

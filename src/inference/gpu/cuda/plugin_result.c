@@ -37,7 +37,11 @@ enum err plugin_wait(struct gpu *gpu, uint64_t number, struct gpu_result *result
         return card_error(code, error, "step %llu", (unsigned long long)number);
     const struct results *host = &flight->host;
     const size_t wanted = flight->step.wanted_count;
-    if (wanted > 0) memcpy(result->tokens, host->tokens, wanted * sizeof *result->tokens);
+    if (gpu->program.pools)
+        memcpy(result->vectors, host->vectors,
+               flight->step.pool_count * gpu->program.width * sizeof *result->vectors);
+    else if (wanted > 0)
+        memcpy(result->tokens, host->tokens, wanted * sizeof *result->tokens);
     if (flight->answer_count > 0)
         memcpy(result->answers, host->answers, flight->answer_count * sizeof *result->answers);
     if (flight->named_count > 0)

@@ -184,7 +184,11 @@ enum err samples_fetch(struct gpu *gpu, struct flight *flight, struct error *err
     const uint32_t wanted = flight->step.wanted_count, most = gpu->limits.logit_rows_max;
     cudaError_t code = cudaEventRecord(flight->ended, gpu->compute);
     if (code == cudaSuccess) code = cudaStreamWaitEvent(gpu->down, flight->ended, 0);
-    if (code == cudaSuccess && wanted > 0)
+    if (code == cudaSuccess && gpu->program.pools)
+        code = cudaMemcpyAsync(to->vectors, flight->logits,
+                               flight->step.pool_count * gpu->program.width * sizeof(float),
+                               cudaMemcpyDeviceToHost, gpu->down);
+    if (code == cudaSuccess && wanted > 0 && !gpu->program.pools)
         code = cudaMemcpyAsync(to->tokens, from->tokens, wanted * sizeof *to->tokens,
                                cudaMemcpyDeviceToHost, gpu->down);
     if (code == cudaSuccess)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/cuda/plugin_texts.h"
 #include "gpu/cuda/plugin_walk.h"
 
 #include <assert.h>
@@ -15,7 +16,8 @@ static size_t attention_bytes(const struct gpu_limits *limits) {
            ((size_t)limits->partials_max + limits->rows_max) * sizeof(uint32_t);
 }
 
-size_t step_block_bytes(const struct gpu_limits *limits, uint32_t vocab) {
+size_t step_block_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
+    const uint32_t vocab = program->pools ? 0 : program->vocab; /* nothing is drawn */
     const size_t rows = limits->rows_max, wanted = limits->logit_rows_max;
     const size_t mask_bytes = ((size_t)vocab + 31) / 32 * sizeof(uint32_t);
     size_t step = (rows + wanted) * 2 * sizeof(uint32_t) + limits->pages_max * sizeof(uint32_t);
@@ -28,7 +30,7 @@ size_t step_block_bytes(const struct gpu_limits *limits, uint32_t vocab) {
                      limits->named_max * sizeof(int32_t);
     if (limits->state_places > 0) step += limits->sequences_max * sizeof(struct gpu_state_item);
     size_t gaps = (size_t)(limits->group_count + 3) * PUTS_MAX * 16;
-    return step + limits->group_count * group + samples + gaps;
+    return step + limits->group_count * group + samples + gaps + texts_block_bytes(program, limits);
 }
 
 static void put_tiles(struct block *block, const struct gpu_tiles *from,
@@ -54,7 +56,7 @@ static enum err check_step(const struct gpu *gpu, const struct gpu_step *step,
                            struct error *error) {
     const struct gpu_limits *limits = &gpu->limits;
     if (step->row_count <= limits->rows_max && step->wanted_count <= limits->logit_rows_max &&
-        step->state_count <= limits->sequences_max)
+        step->state_count <= limits->sequences_max && step->pool_count <= limits->sequences_max)
         return OK;
     return err_set(error, ERR_LIMIT, "step %llu has %u rows, %u with logits; a step has %u and %u",
                    (unsigned long long)step->number, step->row_count, step->wanted_count,
@@ -99,6 +101,7 @@ enum err step_put(struct gpu *gpu, struct flight *flight, const struct gpu_step 
         put_attention(block, &from->all, &group->all);
     }
     recurrent_put(gpu, flight, step);
+    texts_put(gpu, flight, step);
     if (put_kept(gpu, flight, step)) return OK;
     return err_set(error, ERR_LIMIT, "step %llu has more pages or items than the limits say",
                    (unsigned long long)step->number);
@@ -126,7 +129,8 @@ enum err step_await(const struct gpu *gpu, const struct flight *flight, const ch
 static enum err start(struct gpu *gpu, struct flight *flight, const struct gpu_step *step,
                       const struct gpu_samples *samples, struct error *error) {
     struct card_samples drawn = {0};
-    enum err err = samples_put(gpu, flight, samples, false, &drawn, error);
+    enum err err =
+        gpu->program.pools ? OK : samples_put(gpu, flight, samples, false, &drawn, error);
     if (err == OK) err = block_send(gpu, &flight->block, error);
     if (err != OK) return err;
     cudaError_t code = cudaEventRecord(flight->begun, gpu->compute);

@@ -22,6 +22,7 @@ struct trial {
     uint32_t prompt; /* rows of a prompt: whole pages, unless there is one prompt alone */
     int32_t *tokens;
     uint32_t *positions, *slots, *pages, *wanted;
+    uint32_t *places; /* zeros */
     struct gpu_tile_item *tiles;
     uint32_t tile_count;
     struct gpu_tile_item prefix;
@@ -33,6 +34,7 @@ struct trial {
     struct gpu_page_copy copy;
     struct gpu_state_item *states;
     uint32_t state_count;
+    struct gpu_pool *pools; /* each a row with logits */
     struct gpu_result result;
 };
 
@@ -46,11 +48,17 @@ static void trial_free(struct trial *trial) {
     free(trial->decode);
     free(trial->draws);
     free(trial->states);
+    free(trial->pools);
+    free(trial->places);
+    free(trial->result.vectors);
     free(trial->result.tokens);
     free(trial->result.answers);
 }
 
-static bool trial_take(struct trial *trial, uint32_t rows) {
+static bool trial_take(struct trial *trial, uint32_t rows, uint32_t width) {
+    trial->pools = calloc(rows, sizeof *trial->pools);
+    trial->places = calloc(rows, sizeof *trial->places);
+    trial->result.vectors = calloc((size_t)rows * width, sizeof *trial->result.vectors);
     trial->tokens = calloc(rows, sizeof *trial->tokens);
     trial->positions = calloc(rows, sizeof *trial->positions);
     trial->slots = calloc(rows, sizeof *trial->slots);
@@ -62,8 +70,9 @@ static bool trial_take(struct trial *trial, uint32_t rows) {
     trial->states = calloc(rows, sizeof *trial->states);
     trial->result.tokens = calloc(rows, sizeof *trial->result.tokens);
     trial->result.answers = calloc(1, sizeof *trial->result.answers);
-    return trial->tokens && trial->positions && trial->slots && trial->pages && trial->wanted &&
-           trial->tiles && trial->decode && trial->draws && trial->states && trial->result.tokens &&
+    return trial->places && trial->pools && trial->result.vectors && trial->tokens &&
+           trial->positions && trial->slots && trial->pages && trial->wanted && trial->tiles &&
+           trial->decode && trial->draws && trial->states && trial->result.tokens &&
            trial->result.answers;
 }
 
@@ -191,7 +200,8 @@ static void trial_samples(const struct gpu *gpu, struct trial *trial) {
 
 static void trial_make(const struct gpu *gpu, struct trial *trial, uint32_t rows) {
     uint32_t wanted = least_u32((rows * WANTED_OF_TEN + 9) / 10, gpu->limits.logit_rows_max);
-    if (gpu->logit_matrix == GPU_NONE) wanted = 0;
+    if (gpu->logit_matrix == GPU_NONE && !gpu->program.pools) wanted = 0;
+    if (gpu->program.pools) wanted = least_u32(wanted, gpu->limits.sequences_max);
     trial->prompt = prompt_rows(gpu);
     for (uint32_t i = 0; i < rows; i++) {
         trial->tokens[i] = (int32_t)(i * TOKENS_APART % gpu->program.vocab);
@@ -209,6 +219,12 @@ static void trial_make(const struct gpu *gpu, struct trial *trial, uint32_t rows
                                     .positions = trial->positions,
                                     .wanted = trial->wanted,
                                     .groups = trial->groups};
+    if (gpu->program.pools) {
+        for (uint32_t i = 0; i < wanted; i++) trial->pools[i] = (struct gpu_pool){i, 1};
+        trial->step.pools = trial->pools;
+        trial->step.pool_count = wanted;
+    }
+    if (gpu->ops[0].op.positions) trial->step.places = trial->places;
     trial_tiles(gpu, trial, rows);
     trial_decode(gpu, trial);
     trial_groups(gpu, trial, rows);
@@ -220,7 +236,8 @@ enum err made_up_step(struct gpu *gpu, uint32_t rows, struct error *error) {
     assert(rows > 0 && rows <= made_up_rows_max(gpu));
     struct trial trial = {0};
     enum err err = OK;
-    if (!trial_take(&trial, rows)) err = err_set(error, ERR_LIMIT, "no memory for a made-up step");
+    if (!trial_take(&trial, rows, gpu->program.pools ? gpu->program.width : 1))
+        err = err_set(error, ERR_LIMIT, "no memory for a made-up step");
     if (err == OK) {
         trial_make(gpu, &trial, rows);
         err = plugin_submit(gpu, &trial.step, &trial.samples, error);

@@ -105,7 +105,7 @@ static void place_norms(struct layout *layout, const struct gpu_op *from, struct
     const uint32_t head_dim = gpu_head_dim(program, from);
     const bool is_prepared = from->kind == OP_EMBED && from->next != GPU_NONE;
     to->is_bare = from->kind == OP_NORM && !from->weight;
-    if (from->kind == OP_NORM || is_prepared)
+    if ((from->kind == OP_NORM && !from->is_layer_norm) || is_prepared)
         to->weight = place_weights(layout, from->weight);
     else
         to->op.weight = place_vector(
@@ -121,8 +121,12 @@ static void place_ops(struct layout *layout) {
         const struct gpu_op *from = &program->ops[i];
         struct card_op *to = &layout->gpu->ops[i];
         to->op = *from;
-        uint32_t outputs = from->bias ? program->matrices[from->matrix].rows : 0;
+        uint32_t outputs = !from->bias             ? 0
+                           : from->kind == OP_NORM ? program->width
+                                                   : program->matrices[from->matrix].rows;
         place_norms(layout, from, to);
+        to->op.positions =
+            place_vector(layout, from->positions, (size_t)from->position_rows * program->width);
         to->op.bias = place_vector(layout, from->bias, outputs);
         to->op.sinks = place_vector(layout, from->sinks, program->heads);
         if (from->recurrent.conv) place_recurrent(layout, from, &to->op);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/cuda/plugin_walk.h"
 
+#include "gpu/cuda/plugin_texts.h"
+
 #include <assert.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -31,6 +33,7 @@ static const char *const names[OP_KINDS] = {
     [OP_LATENT] = "latent attention",
     [OP_LATENT_OUT] = "values of heads",
     [OP_ADD] = "sum",
+    [OP_POOL] = "pool",
 };
 
 static const struct card_matrix *matrix_of(const struct walk *walk, uint32_t index) {
@@ -45,6 +48,9 @@ static bool is_shared(const struct card_op *op) {
 
 struct cuda_rows walk_rows_for(struct walk *walk, const struct card_op *op) {
     const struct gpu *gpu = walk->gpu;
+    if (op->op.next == GPU_NONE)
+        return walk->prepared = (struct cuda_rows){
+                   .codes = gpu->codes, .type = CUDA_BF16, .stride = gpu->program.width};
     const struct card_matrix *next = matrix_of(walk, op->op.next);
     float *scale = gpu->row_scales[walk->scale_turn++ % 2];
     walk->prepared =
@@ -62,6 +68,8 @@ static enum err walk_embed(struct walk *walk, const struct card_op *op, struct e
         .tokens = walk->flight->step.tokens,
         .last_token = gpu->last_token,
         .scale = op->op.scale,
+        .positions = op->op.positions,
+        .places = walk->flight->step.places,
         .x = walk->x,
         .x_stride = gpu->program.width,
         .width = gpu->program.width,
@@ -83,6 +91,7 @@ static enum err walk_embed(struct walk *walk, const struct card_op *op, struct e
 
 static enum err walk_norm(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct gpu *gpu = walk->gpu;
+    if (op->op.is_layer_norm) return walk_layer_norm(walk, op, error);
     struct cuda_norm call = {
         .x = walk->x,
         .x_stride = gpu->program.width,
@@ -239,6 +248,13 @@ static enum err walk_keep(struct walk *walk, const struct card_op *op, struct er
     return cuda_keep(&call, gpu->compute, error);
 }
 
+/* Up to where rows see keys. */
+static const uint32_t *positions_of(const struct walk *walk, const struct card_group *group) {
+    const struct card_step *step = &walk->flight->step;
+    if (group->seen) return walk->is_kept ? group->wanted_seen : group->seen;
+    return walk->is_kept ? step->wanted_positions : step->positions;
+}
+
 static struct cuda_attention attention_of(const struct walk *walk, const struct card_op *op,
                                           const struct card_group *group) {
     const struct gpu *gpu = walk->gpu;
@@ -263,7 +279,7 @@ static struct cuda_attention attention_of(const struct walk *walk, const struct 
         .q_stride = q_width,
         .y = walk->attended,
         .y_stride = q_width,
-        .positions = walk->is_kept ? step->wanted_positions : step->positions,
+        .positions = positions_of(walk, group),
         .pages = group->pages,
         .partial_o = gpu->partial_o,
         .partial_ml = gpu->partial_ml,
@@ -334,6 +350,8 @@ static enum err walk_gate(struct walk *walk, const struct card_op *op, struct er
         walk->is_gated = false;
         return walk_prepare_rows(walk, op, walk->gpu->wide, op->op.width, error);
     }
+    if (op->op.gate == GATE_GELU || op->op.gate == GATE_GELU_ALONE)
+        return walk_gelu(walk, op, error);
     const struct cuda_gate call = {
         .in = walk->product[TO_WIDE],
         .kind = op->op.gate == GATE_SILU    ? CUDA_SILU
@@ -386,7 +404,7 @@ enum err walk_op(struct walk *walk, const struct card_op *op, struct error *erro
         [OP_DELTA] = walk_delta,     [OP_GATED_NORM] = walk_gated_norm,
         [OP_INPUTS] = walk_inputs,   [OP_ASIDE] = walk_side,
         [OP_JOIN] = walk_side,       [OP_MAMBA] = walk_mamba,
-        [OP_ADD] = walk_add,
+        [OP_ADD] = walk_add,         [OP_POOL] = walk_pool,
     };
     if (walk->rows == 0) return OK;
     return run[op->op.kind](walk, op, error);

@@ -38,7 +38,7 @@ void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight);
  * bucket, since products of cuBLASLt are timed by buckets. */
 bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t rows,
                     enum cuda_ending *ret_ending);
-/* The rows that the next product reads, in its form. */
+/* The rows that the next product reads, in its form; POOL reads bf16. */
 struct cuda_rows walk_rows_for(struct walk *walk, const struct card_op *op);
 /* Rows of bf16 in the form of the next product. */
 enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *from, uint32_t width,

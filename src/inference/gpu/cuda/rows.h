@@ -209,14 +209,16 @@ struct cuda_heads {
 enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
                     struct error *error) MUST_CHECK;
 
-/* x = table[token] · scale; a token below zero stands for last_token[~token], which only the GPU
- * knows yet. */
+/* x = table[token] · scale + positions[place]; a token below zero stands for last_token[~token],
+ * which only the GPU knows yet. */
 struct cuda_embed {
     const uint16_t *table; /* (vocabulary, width) bf16 */
     const int32_t *tokens; /* (rows) */
     const int32_t *last_token;
     float scale;
-    float *x; /* (rows, x_stride) */
+    const float *positions; /* (places, width) or NULL */
+    const uint32_t *places; /* (rows) with positions */
+    float *x;               /* (rows, x_stride) */
     size_t x_stride;
     uint32_t width; /* a multiple of 8 */
     uint32_t rows;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The checks of kernels on a machine without a GPU: emulated FAMILY [--one-in N] [--seed N]
- * [--major N]. TAP. FAMILY is attention, sample, scaled, grouped, experts, recurrent, or rows: norm, gate, heads, side, embed, pages,
- * quantise and unpack; norm, heads, side and embed are families of their own as well. With major 9 tiles are those with
- * products of warpgroups and norms have their ring, else those of other GPUs. */
+ * [--major N]. TAP. FAMILY is attention, sample, scaled, grouped, experts, recurrent, or rows:
+ * norm, gate, heads, side, embed, pages, quantise, texts and unpack; norm, heads, side, embed and
+ * texts are families of their own as well. With major 9 tiles are those with products of warpgroups
+ * and norms have their ring, else those of other GPUs. */
 
 #include "../harness.h"
 
@@ -14,7 +15,7 @@ void check_attention(void);
 
 static void check_rows(void) {
     for (auto check : {check_norm, check_gate, check_heads, check_side, check_embed, check_pages,
-                       check_quantise, check_unpack})
+                       check_quantise, check_texts, check_unpack})
         check();
 }
 
@@ -24,8 +25,8 @@ static const struct {
 } families[] = {
     {"attention", check_attention}, {"rows", check_rows},       {"sample", check_sample},
     {"scaled", check_scaled},       {"norm", check_norm},       {"heads", check_heads},
-    {"embed", check_embed},         {"experts", check_experts}, {"recurrent", check_recurrent},
-    {"grouped", check_grouped},     {"side", check_side}};
+    {"embed", check_embed},         {"texts", check_texts},     {"experts", check_experts},
+    {"recurrent", check_recurrent}, {"grouped", check_grouped}, {"side", check_side}};
 
 int main(int count, char **words) {
     uint64_t seed = (uint64_t)time(NULL);

@@ -205,7 +205,9 @@ enum err cuda_embed(const struct cuda_embed *call, struct CUstream_st *stream,
             call->tokens[row] < 0 ? call->last_token[~call->tokens[row]] : call->tokens[row];
         for (uint32_t i = 0; i < call->width; i++)
             call->x[row * call->x_stride + i] =
-                bf16_to_f32(call->table[(size_t)token * call->width + i]) * call->scale;
+                bf16_to_f32(call->table[(size_t)token * call->width + i]) * call->scale +
+                (call->positions ? call->positions[(size_t)call->places[row] * call->width + i]
+                                 : 0);
     }
     return OK;
 }

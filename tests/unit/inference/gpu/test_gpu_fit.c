@@ -44,6 +44,40 @@ static void a_decoder_is_predicted_from_its_config(void **state) {
     assert_int_equal(is.sequences, is.ledger.kv / (1024 * is.kv_bytes_per_token));
 }
 
+/* BERT-base: 109 M parameters of 2 bytes, and positions of either type in 4. A step has its rows
+ * whatever else is free. */
+static void a_model_for_texts_is_predicted_as_well(void **state) {
+    (void)state;
+    const struct model_config config = {.architecture = config_architecture(STR("bert")),
+                                        .layers = 12,
+                                        .width = 768,
+                                        .ffn = 3072,
+                                        .heads = 12,
+                                        .kv_heads = 12,
+                                        .head_dim = 64,
+                                        .context_max = 512,
+                                        .token_types = 2,
+                                        .vocab_rows = 30522,
+                                        .token_count = 30522};
+    struct card_fit_options options = {.config = &config,
+                                       .weights = GPU_BF16,
+                                       .kv = GPU_BF16,
+                                       .memory_bytes = 15900 * MIB,
+                                       .is_for_texts = true,
+                                       .is_bidirectional = true,
+                                       .pools_all = true,
+                                       .tokens_max = 512};
+    const struct card_fit wide = card_fit_of(&options);
+    assert_in_range(wide.ledger.weights / MIB, 207, 213);
+    assert_int_equal(wide.limits.rows_max, 8192);
+    assert_int_equal(wide.kv_bytes_per_token, 2 * 768 * 2);
+    assert_true(wide.is_fitting && wide.ledger.used < 2048 * MIB && wide.sequences == 1024);
+    options.memory_bytes = 600 * MIB;
+    const struct card_fit small = card_fit_of(&options);
+    assert_true(!small.is_fitting && small.sequences == 0 &&
+                small.missing_bytes == wide.ledger.used - 600 * MIB);
+}
+
 static struct model_config qwen3_5_4b(void) {
     struct model_config config = {
         .architecture = config_architecture(STR("qwen35")),
@@ -275,6 +309,7 @@ static void what_does_not_fit_has_no_sequence(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_decoder_is_predicted_from_its_config),
+        cmocka_unit_test(a_model_for_texts_is_predicted_as_well),
         cmocka_unit_test(states_of_recurrent_layers_take_their_room),
         cmocka_unit_test(layers_of_one_half_have_their_matrices_alone),
         cmocka_unit_test(two_mixers_of_a_layer_have_the_matrices_of_both),

@@ -88,7 +88,7 @@ static void print_op(const struct op *op, char *text, size_t bytes) {
     static const char *const kinds[OP_KINDS] = {
         "embed", "norm",    "matmul",  "heads",    "attention", "gate",       "keep",   "logits",
         "route", "experts", "prepare", "conv",     "delta",     "gated norm", "inputs", "aside",
-        "join",  "mamba",   "entry",   "latent q", "latent",    "latent out"};
+        "join",  "mamba",   "entry",   "latent q", "latent",    "latent out", "pool"};
     static const char *const adds[] = {"", "h+", "post+"};
     static const char *const to[] = {":wide", ":h", ":x", ":narrow", ":inputs", ":shared"};
     static const char *const gates[] = {"(silu)", "(gelu)"};
