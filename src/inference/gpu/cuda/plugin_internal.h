@@ -19,6 +19,7 @@
  *     plugin_experts.c  those of experts
  *     plugin_recurrent.c
  *                       those of layers with a state
+ *     plugin_rows.c     the rows that a product reads
  *     plugin_texts.c    those of whole texts
  *     plugin_grouped.c  products with codes of four bits
  *     plugin_side.c     parts of tokens, and experts beside a feed-forward

@@ -36,31 +36,6 @@ static const char *const names[OP_KINDS] = {
     [OP_POOL] = "pool",
 };
 
-static const struct card_matrix *matrix_of(const struct walk *walk, uint32_t index) {
-    assert(index < walk->gpu->program.matrix_count);
-    return &walk->gpu->matrices[index];
-}
-
-/* What a product TO_SHARED reads does not overwrite the rows that others of its layer read. */
-static bool is_shared(const struct card_op *op) {
-    return op[1].op.kind == OP_MATMUL && op[1].op.to == TO_SHARED;
-}
-
-struct cuda_rows walk_rows_for(struct walk *walk, const struct card_op *op) {
-    const struct gpu *gpu = walk->gpu;
-    if (op->op.next == GPU_NONE)
-        return walk->prepared = (struct cuda_rows){
-                   .codes = gpu->codes, .type = CUDA_BF16, .stride = gpu->program.width};
-    const struct card_matrix *next = matrix_of(walk, op->op.next);
-    float *scale = gpu->row_scales[walk->scale_turn++ % 2];
-    walk->prepared =
-        (struct cuda_rows){.codes = is_shared(op) ? gpu->experts.shared_in : gpu->codes,
-                           .type = code_of(next->form),
-                           .stride = next->cols,
-                           .scale = gpu_form_is_bf16(next->form) ? NULL : scale};
-    return walk->prepared;
-}
-
 static enum err walk_embed(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct gpu *gpu = walk->gpu;
     const struct cuda_embed call = {
@@ -261,7 +236,6 @@ static struct cuda_attention attention_of(const struct walk *walk, const struct 
     const struct gpu_program *program = &gpu->program;
     const struct card_place *place = &gpu->places[op->op.kv_place];
     const size_t q_width = q_width_of(gpu, op);
-    const struct card_step *step = &walk->flight->step;
     return (struct cuda_attention){
         .k = place->k,
         .v = place->v,
@@ -291,20 +265,6 @@ static enum err run_tiles(const struct walk *walk, const struct cuda_attention *
     const struct cuda_tile_items items = {
         .items = tiles->items, .item_count = tiles->count, .rows = tiles->rows};
     return cuda_attention_tiles(call, &items, walk->gpu->compute, error);
-}
-
-enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
-                           struct error *error) {
-    if (gpu_form_is_bf16(matrix_of(walk, op->op.next)->form)) {
-        walk->prepared = (struct cuda_rows){.codes = from, .type = CUDA_BF16, .stride = width};
-        return OK;
-    }
-    const struct cuda_quantise call = {.from = from,
-                                       .from_stride = width,
-                                       .y = walk_rows_for(walk, op),
-                                       .width = width,
-                                       .rows = walk->rows};
-    return cuda_quantise(&call, walk->gpu->compute, error);
 }
 
 static enum err gate_output(const struct walk *walk, const struct card_op *op,

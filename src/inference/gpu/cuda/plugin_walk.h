@@ -13,6 +13,8 @@
 
 #include "gpu/cuda/plugin_internal.h"
 
+#include <assert.h>
+
 /* The state between two operations. */
 struct walk {
     struct gpu *gpu;
@@ -31,6 +33,20 @@ struct walk {
     uint32_t scale_turn;     /* row_scales that the next result gets */
 };
 
+/* The matrix of that index. */
+static inline const struct card_matrix *matrix_of(const struct walk *walk, uint32_t index) {
+    assert(index < walk->gpu->program.matrix_count);
+    return &walk->gpu->matrices[index];
+}
+
+/* ---- plugin_rows.c ---- */
+
+/* The rows that the next product reads, in its form; POOL reads bf16. */
+struct cuda_rows walk_rows_for(struct walk *walk, const struct card_op *op);
+/* Rows of bf16 in the form of the next product. */
+enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
+                           struct error *error) MUST_CHECK;
+
 /* ---- plugin_walk.c ---- */
 
 void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight);
@@ -38,11 +54,6 @@ void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight);
  * bucket, since products of cuBLASLt are timed by buckets. */
 bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t rows,
                     enum cuda_ending *ret_ending);
-/* The rows that the next product reads, in its form; POOL reads bf16. */
-struct cuda_rows walk_rows_for(struct walk *walk, const struct card_op *op);
-/* Rows of bf16 in the form of the next product. */
-enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
-                           struct error *error) MUST_CHECK;
 /* The buffer of a product that is no logits. */
 void *product_buffer(const struct gpu *gpu, enum op_to to);
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
