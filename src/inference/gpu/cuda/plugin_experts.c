@@ -120,7 +120,7 @@ static enum cuda_expert_ending ending_of(enum op_gate gate) {
     case GATE_SILU: return CUDA_EXPERTS_SILU;
     case GATE_GELU_TANH: return CUDA_EXPERTS_GELU_TANH;
     case GATE_RELU2:
-    case GATE_GELU: /* of no experts, as the next two */
+    case GATE_GELU: /* no experts have it, nor the next two */
     case GATE_GELU_ALONE:
     case GATE_XIELU:
     case GATE_CLAMPED: break;
