@@ -281,7 +281,8 @@ static struct pooled_rows pooled_rows(const struct embedder *embedder,
     const size_t width = embedder->options.config->width;
     const struct text_pool pool = pool_of(embedder, sequence);
     const bool is_sum = embedder->options.runner != NULL;
-    const bool is_first = !is_sum && (embedder->encoder || pool.count > 1);
+    const bool is_last_alone = !embedder->encoder && embedder->options.pooling == POOLING_LAST;
+    const bool is_first = !is_sum && !is_last_alone;
     return (struct pooled_rows){.at = rows + (is_first ? pool.first * width : 0),
                                 .count = is_sum ? 1 : pool.count,
                                 .summed = pool.count};
