@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quern evaluate`: figures against those of single runs and of `quern compare`; interruptions; what
 is refused. Most of it on the echo worker, which answers with what it is sent."""
-import json, os, pathlib, random, re, signal, subprocess, sys, time
+import json, os, pathlib, random, re, sys
 
 import pytest
 
@@ -166,11 +166,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_report(tmp_path):
     wanted = evaluate(write(tmp_path / "in.jsonl", lines), *arguments, "-o", tmp_path / "whole")
     command = [
         support.BINARY, "evaluate", tmp_path / "in.jsonl", "-o", tmp_path / "broken", *arguments]
-    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(rng.random() * 0.8)
-        process.send_signal(number)
-        process.wait()
+    support.interrupt(command, rng, 0.8)
     said = evaluate(tmp_path / "in.jsonl", "-o", tmp_path / "broken", *arguments)
 
     def lasting(report):

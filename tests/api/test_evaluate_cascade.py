@@ -2,7 +2,7 @@
 """`quern evaluate --cascade`: on drawn workloads the answers are those of the plain runs, the small
 model's where it is sure and the large one's elsewhere; what each did is told; interruptions; what
 is refused."""
-import collections, json, os, random, signal, subprocess, time
+import collections, json, os, random, time
 
 import pytest
 
@@ -188,12 +188,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_answers(tmp_path, raters):
     command = [support.BINARY, "evaluate", path, "-o", tmp_path / "broken", *arguments]
     raters.delay = 0.01
     try:
-        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL)
-            time.sleep(rng.random() * 0.9)
-            process.send_signal(number)
-            process.wait()
+        support.interrupt(command, rng, 0.9)
         said = evaluate(path, "-o", tmp_path / "broken", *arguments)
     finally:
         raters.delay = 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quern evaluate --top-k`: on drawn workloads the best are those of a run of all requests, with the
 same answers; what was computed is told; interruptions; what is refused."""
-import json, os, random, signal, subprocess, time
+import json, os, random, time
 
 import pytest
 
@@ -167,12 +167,7 @@ def test_killed_at_any_moment_it_finds_the_same(tmp_path, rater):
     command = [support.BINARY, "evaluate", path, "-o", tmp_path / "broken", *arguments]
     rater.delay = 0.01
     try:
-        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL)
-            time.sleep(rng.random() * 0.9)
-            process.send_signal(number)
-            process.wait()
+        support.interrupt(command, rng, 0.9)
         said = evaluate(path, "-o", tmp_path / "broken", *arguments)
     finally:
         rater.delay = 0

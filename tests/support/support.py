@@ -300,6 +300,16 @@ def quern(*arguments, **keywords):
                           **keywords)
 
 
+def interrupt(command, rng, seconds):
+    """Runs a command three times, and ends each with a signal at a random moment before
+    `seconds`."""
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(rng.random() * seconds)
+        process.send_signal(number)
+        process.wait()
+
+
 def make_key(state, *arguments):
     """The text of a new key."""
     done = quern("key", "create", "--state-dir", state, "--name", "test", *arguments)

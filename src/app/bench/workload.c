@@ -59,11 +59,7 @@ enum err workload_read(struct workload *workload, const char *path, size_t count
         err = add_line(workload, text, error);
         if (err != OK) err = err_prefix(error, "%s, line %" PRIu64, path, file.number);
     }
-    if (err == OK && file.failed) {
-        *error = file.why;
-        err = file.why.code;
-    }
-    jsonl_file_close(&file);
+    err = jsonl_file_end(&file, path, err, error);
     if (err == OK && workload->count == 0)
         err = err_set(error, ERR_INVALID, "%s has no line", path);
     return err;

@@ -64,12 +64,7 @@ static enum err read_lines(struct reading *is, const char *path, line_fn read) {
         err = json_is_object(line) ? read(is, line) : wrong(is, "not a JSON object");
         json_decref(line);
     }
-    if (err == OK && file.failed) {
-        *is->error = file.why;
-        err = file.why.code;
-    }
-    jsonl_file_close(&file);
-    return err;
+    return jsonl_file_end(&file, path, err, is->error);
 }
 
 /* --- answers --- */

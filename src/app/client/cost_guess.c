@@ -36,14 +36,12 @@ enum err cost_guess_make(struct cost_guess *ret_guess, const struct requests_fil
     struct jsonl_file file;
     struct cost_guess guess = {0};
     struct str line;
-    enum err err = OK;
     bool generates = !str_ends_with(str_from(input->endpoint), STR("/embeddings"));
     jsonl_file_init(&file);
     file.fd = fcntl(input->fd, F_DUPFD_CLOEXEC, 0);
     file.bytes = input->bytes;
     while (jsonl_file_next(&file, &line)) add_line(&guess, line, generates);
-    if (file.failed) err = err_set(error, ERR_IO, "%s: %s", input->name, file.why.text);
-    jsonl_file_close(&file);
+    enum err err = jsonl_file_end(&file, input->name, OK, error);
     if (err == OK) *ret_guess = guess;
     return err;
 }

@@ -92,13 +92,11 @@ static enum err look(struct requests_file *input, uint64_t lines_max, struct err
     while (err == OK && lines < wanted && jsonl_file_next(&file, &line))
         if (lines++ == 0) err = read_first(input, line, error);
     uint64_t passed = file.offset - (file.buf.bytes > file.at ? file.buf.bytes - file.at : 0);
-    if (err == OK && file.failed)
-        err = err_set(error, ERR_IO, "%s: %s", input->name, file.why.text);
+    err = jsonl_file_end(&file, input->name, err, error);
     if (err == OK && lines == 0)
         err = err_set(error, ERR_INVALID, "%s has no requests: it is empty", input->name);
     if (err == OK && lines_max > 0 && lines == lines_max) input->bytes = passed;
     if (err == OK && lines_max > 0) input->lines = lines;
-    jsonl_file_close(&file);
     return err;
 }
 

@@ -7,7 +7,6 @@
 #include "client/results.h"
 #include "json/span.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -60,14 +59,10 @@ static enum err take_input(void *context, struct str line, enum results_kind kin
 static enum err read_path(struct gathering *gathering, const char *path, struct error *error) {
     struct jsonl_file file;
     struct str line;
-    jsonl_file_init(&file);
-    enum err err = os_open(&file.fd, path, O_RDONLY, 0, error);
-    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
+    enum err err = jsonl_file_open(&file, path, error);
     while (err == OK && jsonl_file_next(&file, &line))
         err = take_input(gathering, line, RESULTS_OUTPUT, error);
-    if (err == OK && file.failed) err = err_set(error, ERR_IO, "%s: %s", path, file.why.text);
-    jsonl_file_close(&file);
-    return err;
+    return jsonl_file_end(&file, path, err, error);
 }
 
 /* Reads both files. */

@@ -9,7 +9,6 @@
 #include "json/json.h"
 #include "tune/run_process.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,13 +177,13 @@ static enum err read_results(struct candidate *candidate, struct error *error) {
     struct tally tally = {.candidate = candidate};
     struct jsonl_file file;
     struct str line;
-    jsonl_file_init(&file);
     buf_init(&tally.id, ID_BYTES_MAX);
-    enum err err = os_open(&file.fd, candidate->results, O_RDONLY, 0, error);
-    if (err != OK) file.fd = -1;
-    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
-    while (err == OK && jsonl_file_next(&file, &line)) err = tally_line(&tally, line, error);
-    if (err == OK && file.failed) err = err_set(error, ERR_IO, "%s", file.why.text);
+    enum err err = jsonl_file_open(&file, candidate->results, error);
+    while (err == OK && jsonl_file_next(&file, &line)) {
+        err = tally_line(&tally, line, error);
+        if (err != OK) err = err_prefix(error, "%s", candidate->results);
+    }
+    err = jsonl_file_end(&file, candidate->results, err, error);
     candidate->tokens_mean =
         tally.count > 0 ? (double)(candidate->prompt_tokens + candidate->completion_tokens) /
                               (double)tally.count
@@ -197,8 +196,7 @@ static enum err read_results(struct candidate *candidate, struct error *error) {
     }
     free(tally.tokens);
     buf_release(&tally.id);
-    jsonl_file_close(&file);
-    return err == OK ? OK : err_prefix(error, "%s", candidate->results);
+    return err;
 }
 
 /* --- its run --- */

@@ -7,7 +7,6 @@
 #include "evaluate/requests.h"
 #include "evaluate/summed.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -22,13 +21,6 @@ struct reading {
     bool is_unknown; /* answered, without a known confidence */
 };
 
-static enum err open_lines(struct jsonl_file *file, const char *path, struct error *error) {
-    jsonl_file_init(file);
-    enum err err = os_open(&file->fd, path, O_RDONLY, 0, error);
-    if (err != OK) file->fd = -1;
-    return err == OK ? os_file_bytes(file->fd, &file->bytes, error) : err;
-}
-
 static const char *requests_of(const struct cascade *cascade, const struct candidate *candidates,
                                size_t stage, const char *requests) {
     return stage == 0 ? requests : candidates[cascade->stages[stage].candidate].own_requests;
@@ -40,9 +32,9 @@ static enum err reading_open(struct reading *reading, const struct cascade *casc
     reading->candidate = &candidates[cascade->stages[stage].candidate];
     reading->until = cascade->until;
     jsonl_file_init(&reading->results);
-    enum err err =
-        open_lines(&reading->requests, requests_of(cascade, candidates, stage, requests), error);
-    return err == OK ? open_lines(&reading->results, reading->candidate->results, error) : err;
+    const char *path = requests_of(cascade, candidates, stage, requests);
+    enum err err = jsonl_file_open(&reading->requests, path, error);
+    return err == OK ? jsonl_file_open(&reading->results, reading->candidate->results, error) : err;
 }
 
 static void reading_close(struct reading *reading) {

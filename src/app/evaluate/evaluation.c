@@ -6,7 +6,6 @@
 #include "evaluate/requests.h"
 #include "json/json.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,10 +124,8 @@ static bool has_judgements(const char *path) {
     struct str line;
     struct error ignored;
     json_t *first = NULL;
-    jsonl_file_init(&file);
-    bool has_line = os_open(&file.fd, path, O_RDONLY, 0, &ignored) == OK &&
-                    os_file_bytes(file.fd, &file.bytes, &ignored) == OK &&
-                    jsonl_file_next(&file, &line) && json_read(&first, line, &ignored) == OK;
+    bool has_line = jsonl_file_open(&file, path, &ignored) == OK && jsonl_file_next(&file, &line) &&
+                    json_read(&first, line, &ignored) == OK;
     bool has = has_line && json_member(first, "judgement") && !json_member(first, "response");
     json_decref(first);
     jsonl_file_close(&file);

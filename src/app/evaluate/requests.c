@@ -11,26 +11,13 @@
 
 #define PIECE ((size_t)64 << 10)
 
-static enum err open_lines(struct jsonl_file *file, const char *path, struct error *error) {
-    jsonl_file_init(file);
-    enum err err = os_open(&file->fd, path, O_RDONLY, 0, error);
-    if (err != OK) file->fd = -1;
-    return err == OK ? os_file_bytes(file->fd, &file->bytes, error) : err;
-}
-
-static enum err end_lines(struct jsonl_file *file, enum err err, struct error *error) {
-    if (err == OK && file->failed) err = err_set(error, ERR_IO, "%s", file->why.text);
-    jsonl_file_close(file);
-    return err;
-}
-
 enum err requests_count(const char *path, uint64_t *ret_lines, struct error *error) {
     struct jsonl_file file;
     struct str line;
     uint64_t count = 0;
-    enum err err = open_lines(&file, path, error);
+    enum err err = jsonl_file_open(&file, path, error);
     while (err == OK && jsonl_file_next(&file, &line)) count++;
-    err = end_lines(&file, err, error);
+    err = jsonl_file_end(&file, path, err, error);
     if (err == OK && count == 0) err = err_set(error, ERR_INVALID, "%s has no requests", path);
     *ret_lines = count;
     return err;
@@ -65,13 +52,13 @@ enum err requests_write(const char *input, uint64_t sample, const char *path, ui
     enum err err = requests_count(input, &all, error);
     if (err != OK) return err;
     *ret_lines = sample > 0 && sample < all ? sample : all;
-    err = open_lines(&file, input, error);
+    err = jsonl_file_open(&file, input, error);
     if (err == OK)
         err = os_open(&out_fd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600, error);
     if (err == OK) err = copy(&file, all, *ret_lines, out_fd, error);
     if (err == OK) err = os_fsync(out_fd, error);
     os_close(out_fd);
-    return end_lines(&file, err, error);
+    return jsonl_file_end(&file, input, err, error);
 }
 
 /* --- the same ones each time --- */

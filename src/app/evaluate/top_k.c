@@ -9,7 +9,6 @@
 #include "evaluate/summed.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -45,19 +44,6 @@ struct search {
     size_t finals; /* rounds that computed wholes */
 };
 
-static enum err open_lines(struct jsonl_file *file, const char *path, struct error *error) {
-    jsonl_file_init(file);
-    enum err err = os_open(&file->fd, path, O_RDONLY, 0, error);
-    if (err != OK) file->fd = -1;
-    return err == OK ? os_file_bytes(file->fd, &file->bytes, error) : err;
-}
-
-static enum err end_lines(struct jsonl_file *file, enum err err, struct error *error) {
-    if (err == OK && file->failed) err = err_set(error, ERR_IO, "%s", file->why.text);
-    jsonl_file_close(file);
-    return err;
-}
-
 /* --- the requests --- */
 
 static enum err read_requests(struct search *search, struct error *error) {
@@ -65,7 +51,7 @@ static enum err read_requests(struct search *search, struct error *error) {
     struct jsonl_file file;
     struct str line;
     struct buf brief;
-    enum err err = open_lines(&file, options->requests, error);
+    enum err err = jsonl_file_open(&file, options->requests, error);
     buf_init(&brief, BUF_UNLIMITED);
     while (err == OK && jsonl_file_next(&file, &line)) {
         struct one one = {.value = NAN, .place = (uint32_t)search->count};
@@ -76,7 +62,7 @@ static enum err read_requests(struct search *search, struct error *error) {
         search->all[search->count++] = one;
     }
     buf_release(&brief);
-    return end_lines(&file, err, error);
+    return jsonl_file_end(&file, options->requests, err, error);
 }
 
 /* --- what a round takes --- */
@@ -142,7 +128,7 @@ static enum err write_taken(struct search *search, int fd, struct error *error) 
     struct buf out;
     double bound;
     size_t i = 0;
-    enum err err = open_lines(&file, options->requests, error);
+    enum err err = jsonl_file_open(&file, options->requests, error);
     buf_init(&out, BUF_UNLIMITED);
     for (; err == OK && i < search->count && jsonl_file_next(&file, &line); i++) {
         const struct one *one = &search->all[i];
@@ -158,7 +144,7 @@ static enum err write_taken(struct search *search, int fd, struct error *error) 
         err = os_write_all(fd, out.at, out.bytes, error);
     }
     buf_release(&out);
-    err = end_lines(&file, err, error);
+    err = jsonl_file_end(&file, options->requests, err, error);
     return err == OK ? os_fsync(fd, error) : err;
 }
 
@@ -195,24 +181,24 @@ static enum err read_round(struct search *search, const struct candidate *round,
                            struct error *error) {
     struct jsonl_file file;
     struct str result;
-    enum err err = open_lines(&file, round->results, error);
+    enum err err = jsonl_file_open(&file, round->results, error);
     for (size_t i = 0; err == OK && i < search->count; i++) {
         struct one *one = &search->all[i];
         if (!one->is_taken) continue;
         one->is_taken = false;
         if (!jsonl_file_next(&file, &result)) {
-            err = file.failed ? err_set(error, ERR_IO, "%s", file.why.text)
-                              : err_set(error, ERR_CORRUPT,
-                                        "it has not one result per request; choose another "
-                                        "folder (-o)");
+            if (!file.failed)
+                err = err_set(error, ERR_CORRUPT,
+                              "%s has not one result per request; choose another folder (-o)",
+                              round->results);
             break;
         }
         one->round = (uint16_t)search->top->rounds;
         one->offset = jsonl_file_line_at(&file, result);
         err = take_answer(search, one, result, error);
+        if (err != OK) err = err_prefix(error, "%s", round->results);
     }
-    jsonl_file_close(&file);
-    return err == OK ? OK : err_prefix(error, "%s", round->results);
+    return jsonl_file_end(&file, round->results, err, error);
 }
 
 static enum err run_round(struct search *search, size_t taken, struct error *error) {
@@ -240,15 +226,17 @@ static enum err copy_line(const struct candidate *round, uint64_t offset, struct
                           struct error *error) {
     struct jsonl_file file;
     struct str text;
-    enum err err = open_lines(&file, round->results, error);
+    enum err err = jsonl_file_open(&file, round->results, error);
     file.offset = offset;
     if (err == OK && jsonl_file_next(&file, &text)) {
         buf_clear(line);
         buf_add_str(line, text);
         buf_add_byte(line, '\n');
         err = os_write_all(fd, line->at, line->bytes, error);
+    } else if (err == OK && !file.failed) {
+        err = err_set(error, ERR_CORRUPT, "%s has become shorter", round->results);
     }
-    return end_lines(&file, err, error);
+    return jsonl_file_end(&file, round->results, err, error);
 }
 
 static enum err write_best(struct search *search, struct error *error) {

@@ -15,7 +15,6 @@
 #include "json/span.h"
 #include "preflight/hash_set.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -344,22 +343,17 @@ enum err request_count_file(const struct request_count_options *options,
                                       .now_unix_s = now,
                                       .trusts_templates = options->trusts_templates};
     if (localtime_r(&now, &local)) work.prep.utc_offset_s = (int32_t)local.tm_gmtoff;
-    jsonl_file_init(&work.file);
-    enum err err = os_open(&work.file.fd, options->path, O_RDONLY, 0, error);
-    if (err != OK) work.file.fd = -1;
-    if (err == OK) err = os_file_bytes(work.file.fd, &work.file.bytes, error);
+    enum err err = jsonl_file_open(&work.file, options->path, error);
     if (err == OK) {
         pthread_mutex_init(&work.reading, NULL);
         pthread_mutex_init(&work.adding, NULL);
         run_threads(&work);
         pthread_mutex_destroy(&work.reading);
         pthread_mutex_destroy(&work.adding);
-        if (work.file.failed)
-            err = err_set(error, ERR_IO, "%s: %s", options->path, work.file.why.text);
     }
+    err = jsonl_file_end(&work.file, options->path, err, error);
     counted.advice = token_layout_look(&work.layout);
     counted.seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
-    jsonl_file_close(&work.file);
     hash_set_release(&work.keys);
     hash_set_release(&work.blocks);
     token_layout_release(&work.layout);

@@ -12,7 +12,6 @@
 #include "node/folder.h"
 #include "node/node_power.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,10 +122,7 @@ static enum err copy_lines(struct work *work, struct error *error) {
     struct str line;
     struct batch_line parsed;
     uint32_t at = 0;
-    jsonl_file_init(&file);
-    enum err err = os_open(&file.fd, work->options->path, O_RDONLY, 0, error);
-    if (err != OK) file.fd = -1;
-    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
+    enum err err = jsonl_file_open(&file, work->options->path, error);
     for (uint64_t index = 0; err == OK && at < work->count && jsonl_file_next(&file, &line);
          index++) {
         if (index != work->picks[at].index) continue;
@@ -138,9 +134,9 @@ static enum err copy_lines(struct work *work, struct error *error) {
         if (work->options->answer_tokens[index] == 0) work->is_open[group] = true;
         if (batch_line_read(line, &parsed) == BATCH_LINE_READ) add_name(work->choice, parsed.model);
     }
+    err = jsonl_file_end(&file, work->options->path, err, error);
     if (err == OK && at < work->count)
         err = err_set(error, ERR_CONFLICT, "%s changed while it was read", work->options->path);
-    jsonl_file_close(&file);
     return err;
 }
 
@@ -187,8 +183,7 @@ static enum err find_longest(struct store *store, const struct store_batch *batc
             value = json_span_is_object(value) ? json_span_get(value, path[i]) : (struct str){0};
         if (value.at && str_to_u64(value, &tokens) && tokens > *ret_tokens) *ret_tokens = tokens;
     }
-    jsonl_file_close(&file);
-    return err;
+    return jsonl_file_end(&file, batch->output_file_id, err, error);
 }
 
 /* Takes the figures of a group that has ended. A reused answer has its first run's cached tokens

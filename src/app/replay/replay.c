@@ -10,7 +10,6 @@
 #include "tune/run_process.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,17 +54,12 @@ static enum err each_line(struct replaying *replaying, const char *path, line_fn
                           struct error *error) {
     struct jsonl_file file;
     struct str line;
-    jsonl_file_init(&file);
-    enum err err = os_open(&file.fd, path, O_RDONLY, 0, error);
-    if (err != OK) file.fd = -1;
-    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
+    enum err err = jsonl_file_open(&file, path, error);
     while (err == OK && jsonl_file_next(&file, &line)) {
         err = take(replaying, line, into, error);
         if (err != OK) err = err_prefix(error, "%s, line %llu", path, (long long)file.number);
     }
-    if (err == OK && file.failed) err = err_set(error, ERR_IO, "%s", file.why.text);
-    jsonl_file_close(&file);
-    return err;
+    return jsonl_file_end(&file, path, err, error);
 }
 
 static enum err take_request(struct replaying *replaying, struct str text, json_t *into,

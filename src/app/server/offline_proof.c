@@ -65,10 +65,7 @@ static json_t *read_notes(const char *folder) {
     struct error ignored;
     json_t *list = json_array(), *record;
     snprintf(path, sizeof path, NOTES, PATH_MAX - 32, folder);
-    jsonl_file_init(&file);
-    if (os_open(&file.fd, path, O_RDONLY, 0, &ignored) != OK ||
-        os_file_bytes(file.fd, &file.bytes, &ignored) != OK)
-        file.bytes = 0;
+    if (jsonl_file_open(&file, path, &ignored) != OK) file.bytes = 0;
     while (jsonl_file_next(&file, &line)) {
         if (json_read(&record, line, &ignored) != OK) continue;
         (void)run_record_add_sums(record, NULL);

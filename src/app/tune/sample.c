@@ -5,8 +5,6 @@
 #include "batch/jsonl_file.h"
 #include "json/json.h"
 
-#include <fcntl.h>
-
 static bool generates(const json_t *line) {
     struct str url = json_str(json_member(line, "url"));
     return str_is(url, "/v1/chat/completions") || str_is(url, "/v1/completions");
@@ -41,8 +39,8 @@ static enum err copy(struct jsonl_file *file, uint32_t lines_max, int out_fd, ui
         count++;
     }
     buf_release(&out);
-    if (err == OK && file->failed) err = err_set(error, ERR_IO, "%s", file->why.text);
-    if (err == OK && count == 0) err = err_set(error, ERR_INVALID, "the file has no requests");
+    if (err == OK && count == 0 && !file->failed)
+        err = err_set(error, ERR_INVALID, "the file has no requests");
     *ret_lines = count;
     return err;
 }
@@ -51,13 +49,10 @@ enum err sample_write(const char *input, uint32_t lines_max, const char *path, u
                       struct error *error) {
     struct jsonl_file file;
     int out_fd = -1;
-    jsonl_file_init(&file);
-    enum err err = os_open(&file.fd, input, O_RDONLY, 0, error);
-    if (err != OK) file.fd = -1;
-    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
+    enum err err = jsonl_file_open(&file, input, error);
     if (err == OK) err = os_create(&out_fd, path, 0600, error);
     if (err == OK) err = copy(&file, lines_max, out_fd, ret_lines, error);
     os_close(out_fd);
-    jsonl_file_close(&file);
-    return err == OK ? OK : err_prefix(error, "%s", input);
+    if (err != OK) err = err_prefix(error, "%s", input);
+    return jsonl_file_end(&file, input, err, error);
 }

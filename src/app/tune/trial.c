@@ -9,7 +9,6 @@
 #include "json/span.h"
 #include "tune/run_process.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -115,10 +114,7 @@ static enum err read_answers(const char *path, struct trial *trial, struct error
     struct jsonl_file file;
     struct str line;
     size_t capacity = 0;
-    jsonl_file_init(&file);
-    enum err err = os_open(&file.fd, path, O_RDONLY, 0, error);
-    if (err != OK) file.fd = -1;
-    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
+    enum err err = jsonl_file_open(&file, path, error);
     while (err == OK && jsonl_file_next(&file, &line)) {
         if (trial->answer_count == capacity) {
             capacity = capacity ? 2 * capacity : 64;
@@ -126,8 +122,7 @@ static enum err read_answers(const char *path, struct trial *trial, struct error
         }
         trial->answers[trial->answer_count++] = hash_answer(line);
     }
-    jsonl_file_close(&file);
-    return err;
+    return jsonl_file_end(&file, path, err, error);
 }
 
 enum err trial_run(const struct trial_place *place, const char *const *arguments,

@@ -5,6 +5,8 @@
 #include "json/span.h"
 #include "store/seglog.h"
 
+#include <fcntl.h>
+
 #define PIECE_BYTES ((size_t)256 << 10)
 
 void jsonl_file_init(struct jsonl_file *file) {
@@ -12,10 +14,25 @@ void jsonl_file_init(struct jsonl_file *file) {
     buf_init(&file->buf, SEGLOG_TEXT_BYTES_MAX + 2 * PIECE_BYTES);
 }
 
+enum err jsonl_file_open(struct jsonl_file *ret_file, const char *path, struct error *error) {
+    jsonl_file_init(ret_file);
+    enum err err = os_open(&ret_file->fd, path, O_RDONLY, 0, error);
+    if (err != OK) ret_file->fd = -1;
+    return err == OK ? os_file_bytes(ret_file->fd, &ret_file->bytes, error) : err;
+}
+
 void jsonl_file_close(struct jsonl_file *file) {
     os_close(file->fd);
     file->fd = -1;
     buf_release(&file->buf);
+}
+
+enum err jsonl_file_end(struct jsonl_file *file, const char *name, enum err err,
+                        struct error *error) {
+    if (err == OK && file->failed)
+        err = err_set(error, file->why.code, "%s: %s", name, file->why.text);
+    jsonl_file_close(file);
+    return err;
 }
 
 /* Reads the next piece of the file into the buf; false at its end. */

@@ -269,7 +269,7 @@ static void check_company(const struct attention_shape *shape) {
 }
 
 static void check_refusals(void) {
-    struct error error = {OK, ""};
+    struct error error = {};
     struct cuda_attention call = {};
     struct cuda_decode_items none = {};
     struct cuda_tile_items no_tiles = {};

@@ -53,7 +53,7 @@ void be_ok(enum err code, const struct error *error, const char *file, int line,
 /* `call` may use `error`, a struct error * of its own. */
 #define MUST_BE_OK(call)                                                                           \
     do {                                                                                           \
-        struct error error_ = {OK, ""}, *error = &error_;                                          \
+        struct error error_ = {}, *error = &error_;                                                \
         enum err code_ = (call);                                                                   \
         be_ok(code_, error, __FILE__, __LINE__, #call);                                            \
     } while (0)

@@ -77,7 +77,7 @@ void check_short_conv(struct rng *rng) {
                    check_short_case(rng, 1024, is_bf16, FORM_BF16, {{200}, true}),
                "short_conv: tokens and prompts, tails in %s", is_bf16 ? "bf16" : "float32");
     struct cuda_short_conv call = {};
-    struct error error = {OK, ""};
+    struct error error = {};
     call.item_count = 1, call.width = 6;
     report(cuda_short_conv(&call, stream, &error) == ERR_INVALID && error.text[0],
            "short_conv: a width of 6 is refused");
@@ -247,7 +247,7 @@ static bool check_mamba_case(struct rng *rng, const struct mamba_shape &shape,
 
 static void check_mamba_edges(void) {
     struct cuda_mamba call = {};
-    struct error error = {OK, ""};
+    struct error error = {};
     report(cuda_mamba_supports(3, 2, 64, 128, &error) == ERR_INVALID && error.text[0],
            "mamba: three heads in two groups are refused");
     report(cuda_mamba_supports(4, 1, 6, 128, &error) == ERR_INVALID &&

@@ -123,7 +123,7 @@ static void check_output_gates(struct rng *rng) {
             for (size_t rows : {0, 1, 37})
                 is_well &= check_output_gate(rng, (enum product_form)form, rows, width, width > 99);
     report(is_well, "output_gate: rows of attention times the sigmoid of their gates");
-    struct error error = {OK, ""};
+    struct error error = {};
     struct cuda_output_gate call = {};
     call.width = 12;
     report(cuda_output_gate(&call, stream, &error) == ERR_INVALID && error.text[0],
@@ -157,7 +157,7 @@ static void check_adds(struct rng *rng) {
             for (size_t rows : {0, 1, 19})
                 is_well &= check_add(rng, (enum product_form)form, rows, width);
     report(is_well, "add: rows of products, with a factor");
-    struct error error = {OK, ""};
+    struct error error = {};
     struct cuda_add call = {};
     call.width = 6;
     report(cuda_add(&call, stream, &error) == ERR_INVALID && error.text[0],

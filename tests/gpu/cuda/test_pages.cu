@@ -36,7 +36,7 @@ static bool check_copy_case(struct rng *rng, uint32_t places, uint32_t bytes,
 
 static bool is_refused(uint32_t bytes, size_t place_stride) {
     struct cuda_pages call = {};
-    struct error error = {OK, ""};
+    struct error error = {};
     call.places = 2, call.bytes = bytes, call.place_stride = place_stride;
     return cuda_copy_page(&call, 0, 1, stream, &error) == ERR_INVALID && error.text[0];
 }

@@ -11,7 +11,7 @@ static struct cuda_products *products; /* one for the run: opening takes 0.2 s *
 
 static bool is_open(void) {
     static bool is_tried;
-    struct error error = {OK, ""};
+    struct error error = {};
     if (!is_tried &&
         cuda_products_open(&products, getenv("CUBLASLT"), WORKSPACE_BYTES, &error) != OK)
         note("%s", error.text);

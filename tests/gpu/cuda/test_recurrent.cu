@@ -150,7 +150,7 @@ static void check_chunk(struct rng *rng) {
 }
 
 static void check_delta_edges(struct rng *rng) {
-    struct error error = {OK, ""};
+    struct error error = {};
     struct delta_world world = random_delta(rng, {1, 2, 64, false, FORM_BF16}, {{1}, false});
     struct cuda_delta call = world.call;
     call.item_count = 0;
@@ -195,7 +195,7 @@ static bool check_copies(struct rng *rng, uint32_t places, size_t bytes, size_t 
 }
 
 static void check_state_copy(struct rng *rng) {
-    struct error error = {OK, ""};
+    struct error error = {};
     report(check_copies(rng, 1, 16, 0) && check_copies(rng, 3, 16384, 16) &&
                check_copies(rng, 2, 16400, 0) && check_copies(rng, 5, 160000, 48) &&
                check_copies(rng, 0, 64, 0),
