@@ -12,8 +12,11 @@ struct chosen {
 #define AT(field) offsetof(struct chosen, field)
 static const struct option rows[] = {
     {"output-file", OPTION_TEXT, AT(wish.output), "OUT",
-     .help = "file of results, or a table (.csv, .tsv, .parquet) (default: standard output)",
+     .help = "file of results, a table (.csv, .tsv, .parquet), or an s3://BUCKET/KEY (default: "
+             "standard output)",
      .letter = 'o'},
+    {"tmp-dir", OPTION_TEXT, AT(wish.folder), "DIR",
+     .help = "folder of the local file of an s3://BUCKET/KEY (default: .)"},
     {"overwrite", OPTION_SWITCH, AT(wish.overwrite), .help = "replace OUT if it exists"},
     {"csv", OPTION_SWITCH, AT(wish.csv),
      .help = "write a table in CSV: cells of the input, then answers"},

@@ -35,17 +35,18 @@ static const struct option rows[] = {
     {"input-file", OPTION_TEXT, AT(input), "IN",
      .help =
          "file of requests, one JSON object per line, or with --prompt a table; or an http(s) URL "
-         "to GET; or - for standard input",
+         "to GET, or an s3://BUCKET/KEY; or - for standard input",
      .letter = 'i', .only_flag = true},
     {"output-file", OPTION_TEXT, AT(output), "OUT",
      .help = "file of results, one line per request, in input order, or a table (.csv, .tsv, "
              ".parquet); or an "
-             "http(s) URL to PUT to; or - for standard output",
+             "http(s) URL to PUT to, or an s3://BUCKET/KEY; or - for standard output",
      .letter = 'o', .only_flag = true},
     {"overwrite", OPTION_SWITCH, AT(offline.overwrite),
      .help = "run although OUT exists, and replace it", .only_flag = true},
     {"output-tmp-dir", OPTION_TEXT, AT(output_folder), "DIR",
-     .help = "folder of the results of an OUT that is a URL, until they are sent (default: .)"},
+     .help = "folder of the results of an OUT that is a URL or in S3, until they are sent "
+             "(default: .)"},
     {"manifest", OPTION_TEXT, AT(manifest), "FILE",
      .help = "file of the run's signed manifest (default OUT.manifest.json, none if OUT is no "
              "file; '': none)",
@@ -107,6 +108,7 @@ static enum err check(struct command_call *call, struct error *error) {
     err = offline_places_find(&chosen->places, chosen->input, chosen->output, chosen->output_folder,
                               error);
     if (err != OK) return err;
+    chosen->places.may_replace = chosen->offline.overwrite;
     chosen->offline.input.path = chosen->places.input_path;
     chosen->offline.output_path = chosen->places.output_path;
     err = engine_options_check(&chosen->choice, &chosen->offline.node, error);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/bucket.h"
 #include "cli/follow.h"
 #include "cli/price_options.h"
 
@@ -39,20 +40,43 @@ static enum err check(struct command_call *call, struct error *error) {
     return err == OK ? submit_check(&chosen->wish, error) : err;
 }
 
+/* Opens the input; *ret_path is the local file of an object, else empty. */
+static enum err open_input(struct session *session, struct command_call *call,
+                           struct requests_file *ret_input, char ret_path[PATH_MAX],
+                           struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    const char *name = call->operands[0];
+    ret_path[0] = '\0';
+    if (!s3_is_place(name))
+        return requests_file_open(ret_input, name, name, (uint64_t)chosen->limit, error);
+    enum err err = bucket_name(name, "", chosen->follow.results.folder, ret_path, error);
+    if (err == OK) err = bucket_fetch(session, name, ret_path, error);
+    if (err != OK) return err;
+    err = requests_file_open(ret_input, ret_path, name, (uint64_t)chosen->limit, error);
+    struct error ignored;
+    if (err != OK && s3_forget(ret_path, &ignored) != OK)
+        session_say(session, "%s stays behind", ret_path);
+    return err;
+}
+
 static enum err submit(struct session *session, struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     const struct results_wish *results = &chosen->follow.results;
     struct requests_file input;
+    char path[PATH_MAX];
     json_t *batch;
     bool is_finished;
     /* An output that may not be written is found before anything is sent. */
     enum err err = results_show_check(session, results, "this batch", &is_finished, error);
-    if (err == OK)
-        err = requests_file_open(&input, call->operands[0], (uint64_t)chosen->limit, error);
+    if (err == OK) err = open_input(session, call, &input, path, error);
     if (err != OK) return err;
     const struct submission submission = follow_submission(session);
     err = submit_make(&submission, &chosen->wish, &input, &batch, error);
     requests_file_close(&input);
+    bool is_kept = err == ERR_UNAVAILABLE || err == ERR_CANCELLED; /* the same command goes on */
+    struct error ignored;
+    if (*path && !is_kept && s3_forget(path, &ignored) != OK)
+        session_say(session, "%s stays behind", path);
     if (err != OK) return err;
     return follow_batch(session, call, &chosen->follow, chosen->session.json, batch, error);
 }
@@ -82,9 +106,9 @@ const struct command cmd_submit = {
     .name = "submit",
     .summary = "send a file of requests to a server as a batch",
     .usage = "submit FILE [--watch] [-o OUT] [options]",
-    .help =
-        "Sends FILE to an OpenAI-compatible server, makes it a batch and prints the id of that\n"
-        "batch. A lost connection makes no second batch.\n",
+    .help = "Sends FILE, which may be an s3://BUCKET/KEY, to an OpenAI-compatible server, makes it "
+            "a batch and prints the id of that\n"
+            "batch. A lost connection makes no second batch.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

@@ -13,8 +13,10 @@ const struct option follow_option_rows[] = {
      .help = "time between two looks of --watch (default 2 s)", .min = 1, .max = 3600},
     {"output-file", OPTION_TEXT, AT(results.output), "OUT",
      .help = "wait for the end, and write the results to OUT, or a table of them (.csv, .tsv, "
-             ".parquet)",
+             ".parquet), or to an s3://BUCKET/KEY",
      .letter = 'o'},
+    {"tmp-dir", OPTION_TEXT, AT(results.folder), "DIR",
+     .help = "folder of the local file of an s3://BUCKET/KEY (default: .)"},
     {"overwrite", OPTION_SWITCH, AT(results.overwrite), .help = "replace OUT if it exists"},
     {0},
 };

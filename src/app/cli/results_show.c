@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/results_show.h"
 
+#include "cli/bucket.h"
 #include "cli/result_check.h"
 #include "cli/result_file.h"
 #include "cli/results_table.h"
@@ -8,9 +9,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_to_file(const struct results_wish *wish) {
     return wish->output && strcmp(wish->output, "-") != 0;
+}
+
+static bool is_to_object(const struct results_wish *wish) {
+    return wish->output && s3_is_place(wish->output);
 }
 
 enum table_kind results_show_table(const struct results_wish *wish) {
@@ -37,10 +43,37 @@ static struct result_wish file_wish(struct session *session, const struct result
                                 .overwrite = wish->overwrite};
 }
 
+/* The local file of an object, known by the batch and its server. */
+static enum err name_object(const struct session *session, const struct results_wish *wish,
+                            const char *batch_id, char ret_path[PATH_MAX], struct error *error) {
+    struct buf rest;
+    buf_init(&rest, BUF_UNLIMITED);
+    buf_printf(&rest, "%s %s", session->place.base_url, batch_id);
+    enum err err = bucket_name(wish->output, rest.at, wish->folder, ret_path, error);
+    buf_release(&rest);
+    return err;
+}
+
+static enum err check_object(struct session *session, const struct results_wish *wish,
+                             const char *batch_id, struct error *error) {
+    char path[PATH_MAX];
+    enum err err = name_object(session, wish, batch_id, path, error);
+    if (err != OK) return err;
+    if (results_show_table(wish) != TABLE_NONE)
+        return err_set(
+            error, ERR_INVALID,
+            "%.200s: a table of results goes to a file; in object storage they are lines",
+            wish->output);
+    /* A file of an earlier call belongs to an object that was checked, and may be there by now. */
+    bool has_begun = access(path, F_OK) == 0;
+    return bucket_check(session, wish->output, wish->overwrite || has_begun, error);
+}
+
 enum err results_show_check(struct session *session, const struct results_wish *wish,
                             const char *batch_id, bool *ret_is_finished, struct error *error) {
     struct table_file table = table_wish(wish);
     *ret_is_finished = false;
+    if (is_to_object(wish)) return check_object(session, wish, batch_id, error);
     if (table.form.kind != TABLE_NONE) return table_file_check(&table, error);
     if (!is_to_file(wish)) return OK;
     struct result_wish file = file_wish(session, wish, batch_id);
@@ -134,16 +167,45 @@ static enum err show_lines(struct session *session, const struct results_wish *w
     return err;
 }
 
+/* Brings the results to a local file, and sends that. A call after a break goes on with what it
+ * finds of both. */
+static enum err show_object(struct session *session, const struct results_wish *wish,
+                            const struct batch_object *batch, bool *ret_is_whole,
+                            struct error *error) {
+    char path[PATH_MAX];
+    bool is_finished = false;
+    struct error ignored;
+    struct results_wish local = *wish;
+    enum err err = name_object(session, wish, batch->id, path, error);
+    if (err != OK) return err;
+    local.output = path;
+    local.overwrite = false;
+    struct result_wish file = file_wish(session, &local, batch->id);
+    if (result_file_check(&file, &is_finished, &ignored) != OK) is_finished = false;
+    local.overwrite = true; /* it is this batch's, from an earlier call */
+    if (!is_finished) err = show_lines(session, &local, batch, ret_is_whole, error);
+    if (err == OK) {
+        err = bucket_send(session, wish->output, path, error);
+        if (err != OK)
+            session_say(session, "the results are in %s; quern results %s -o %s sends them", path,
+                        batch->id, wish->output);
+    }
+    if (err == OK) err = s3_forget(path, error);
+    if (err == OK) session_say(session, "sent to %s", wish->output);
+    return err;
+}
+
 enum err results_show(struct session *session, const struct results_wish *wish,
                       const struct batch_object *batch, bool *ret_is_whole, struct error *error) {
     struct table_file table = table_wish(wish);
     *ret_is_whole = true;
-    if (table.form.kind != TABLE_NONE)
+    if (table.form.kind != TABLE_NONE && !is_to_object(wish))
         return results_table(session, &table, batch, ret_is_whole, error);
     if (batch->state == STATE_FAILED)
         return err_set(error, ERR_INVALID,
                        "%.100s has no results: its file was refused%s%s; see quern status %.100s",
                        batch->id, batch->error_count > 0 ? ": " : "", batch->errors[0].text,
                        batch->id);
+    if (is_to_object(wish)) return show_object(session, wish, batch, ret_is_whole, error);
     return show_lines(session, wish, batch, ret_is_whole, error);
 }

@@ -12,6 +12,7 @@
 
 struct results_wish {
     const char *output; /* NULL or "-": standard output */
+    const char *folder; /* for an OUT in object storage, until it is sent; NULL: the current one */
     bool overwrite;
     bool csv, tsv; /* a table whatever the name of the output ends in */
     bool has_tokens, is_excel_safe;

@@ -41,7 +41,7 @@ void session_say(struct session *session, const char *format, ...) {
 enum err session_open(struct session *ret_session, const char *command,
                       const struct session_choice *choice, const volatile bool *stop,
                       struct error *error) {
-    *ret_session = (struct session){.command = command};
+    *ret_session = (struct session){.command = command, .stop = stop};
     terminal_init(&ret_session->terminal);
     enum err err = remote_place_read(&choice->remote, &ret_session->place, error);
     if (err != OK) return err;

@@ -35,6 +35,7 @@ struct session {
     struct remote_place place;
     struct remote *remote;
     struct terminal terminal;
+    const volatile bool *stop;
 };
 
 /* Opens the connection; makes no call. */

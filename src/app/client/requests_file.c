@@ -100,10 +100,10 @@ static enum err look(struct requests_file *input, uint64_t lines_max, struct err
     return err;
 }
 
-enum err requests_file_open(struct requests_file *ret_input, const char *path, uint64_t lines_max,
-                            struct error *error) {
+enum err requests_file_open(struct requests_file *ret_input, const char *path, const char *name,
+                            uint64_t lines_max, struct error *error) {
     bool is_standard = strcmp(path, "-") == 0;
-    struct requests_file input = {.fd = -1, .name = is_standard ? "standard input" : path};
+    struct requests_file input = {.fd = -1, .name = is_standard ? "standard input" : name};
     enum err err =
         is_standard ? keep_standard_input(&input.fd, error) : open_file(&input.fd, path, error);
     if (err != OK) return err;

@@ -24,11 +24,11 @@ struct requests_file {
     char endpoint[SUBMIT_ENDPOINT_BYTES]; /* the url of the first line; empty: it has none */
 };
 
-/* Opens a file, or standard input for "-". `lines_max` cuts it behind so many requests (0: does
- * not). ERR_NOT_FOUND, ERR_INVALID for a folder, an empty file or a first line that is no JSON
- * object. */
-enum err requests_file_open(struct requests_file *ret_input, const char *path, uint64_t lines_max,
-                            struct error *error) MUST_CHECK;
+/* Opens a file, or standard input for "-". Sentences call it `name`. `lines_max` cuts it behind so
+ * many requests (0: does not). ERR_NOT_FOUND, ERR_INVALID for a folder, an empty file or a first
+ * line that is no JSON object. */
+enum err requests_file_open(struct requests_file *ret_input, const char *path, const char *name,
+                            uint64_t lines_max, struct error *error) MUST_CHECK;
 void requests_file_close(struct requests_file *input);
 /* Opens a file without a name for lines to come. */
 enum err requests_file_scratch(int *ret_fd, struct error *error) MUST_CHECK;

@@ -3,6 +3,8 @@
 
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/printable.h"
+#include "s3/s3.h"
 #include "server/transfer.h"
 
 #include <fcntl.h>
@@ -17,27 +19,39 @@ static bool is_stream(const char *name) {
     return strcmp(name, "-") == 0;
 }
 
+/* ERR_INVALID for a URL, or a name of an object, that is none. */
+static enum err check_name(const char *name, struct error *error) {
+    char shown[TRANSFER_SHOWN_BYTES];
+    struct s3_place place;
+    if (s3_is_place(name)) return s3_place_read(&place, name, error);
+    return transfer_is_url(name) ? transfer_show(name, shown, error) : OK;
+}
+
+/* The bytes of a name that stay the same when a URL is signed anew. */
+static size_t lasting_bytes(const char *name) {
+    return s3_is_place(name) ? strlen(name) : strcspn(name, "?#");
+}
+
 /* True for an input or an output that has a file of its own meanwhile. */
 static bool is_elsewhere(const char *name) {
-    return is_stream(name) || transfer_is_url(name);
+    return is_stream(name) || transfer_is_url(name) || s3_is_place(name);
 }
 
 static enum err name_output(struct offline_places *places, const char *folder,
                             struct error *error) {
-    char shown[TRANSFER_SHOWN_BYTES], hex[SHA256_HEX_BYTES];
+    char hex[SHA256_HEX_BYTES];
     unsigned char digest[SHA256_BYTES];
     if (!is_elsewhere(places->output)) {
         int bytes = snprintf(places->output_path, PATH_MAX, "%s", places->output);
         return bytes < PATH_MAX ? OK
                                 : err_set(error, ERR_INVALID, "the name of the output is too long");
     }
-    bool is_url = transfer_is_url(places->output);
-    enum err err = is_url ? transfer_show(places->output, shown, error) : OK;
+    enum err err = check_name(places->output, error);
     if (err != OK) return err_prefix(error, "-o");
     struct sha256 hash;
     sha256_init(&hash);
-    sha256_add(&hash, places->output, strcspn(places->output, "?#"));
-    if (!is_url) sha256_add(&hash, places->input, strcspn(places->input, "?#"));
+    sha256_add(&hash, places->output, lasting_bytes(places->output));
+    if (is_stream(places->output)) sha256_add(&hash, places->input, lasting_bytes(places->input));
     sha256_end(&hash, digest);
     sha256_hex(digest, hex);
     int bytes = snprintf(places->output_path, PATH_MAX, "%s%squern-%.*s.jsonl",
@@ -48,12 +62,10 @@ static enum err name_output(struct offline_places *places, const char *folder,
 
 enum err offline_places_find(struct offline_places *ret_places, const char *input,
                              const char *output, const char *folder, struct error *error) {
-    char shown[TRANSFER_SHOWN_BYTES];
     *ret_places = (struct offline_places){.input = input, .output = output};
     enum err err = name_output(ret_places, folder, error);
     if (err != OK) return err;
-    bool is_url = transfer_is_url(input);
-    if (is_url) err = transfer_show(input, shown, error);
+    err = check_name(input, error);
     if (err != OK) return err_prefix(error, "-i");
     bool is_kept = is_elsewhere(input);
     int bytes = snprintf(ret_places->input_path, PATH_MAX, is_kept ? "%s.quern.input" : "%s",
@@ -77,7 +89,7 @@ static bool has_begun(const struct offline_places *places) {
 void offline_places_drop(const struct offline_places *places) {
     struct error ignored;
     if (!is_elsewhere(places->input) || has_begun(places)) return;
-    if (os_unlink(places->input_path, &ignored) != OK) return; /* it was not fetched */
+    if (s3_forget(places->input_path, &ignored) != OK) return; /* it was not fetched */
 }
 
 static enum err copy_all(int from, int to, const volatile bool *stop, struct error *error) {
@@ -111,11 +123,56 @@ static enum err print_output(const char *path, const volatile bool *stop, struct
     return err == OK ? OK : err_prefix(error, "standard output");
 }
 
+/* --- objects of S3 --- */
+
+static void say(void *context, const char *sentence) {
+    (void)context;
+    fprintf(stderr, "quern run: %s\n", printable(sentence).text);
+}
+
+static enum err open_storage(const char *name, const volatile bool *stop, struct s3 **ret_s3,
+                             struct s3_place *ret_place, struct error *error) {
+    const struct s3_options options = {.stop = stop, .say = say};
+    enum err err = s3_place_read(ret_place, name, error);
+    return err == OK ? s3_open(ret_s3, &options, error) : err;
+}
+
+/* Before anything runs: whether the output may be written. An object that appeared since the run
+ * has begun is that run's. */
+static enum err check_object(const struct offline_places *places, const volatile bool *stop,
+                             struct error *error) {
+    struct s3_place place;
+    struct s3 *s3 = NULL;
+    bool exists = false;
+    if (!s3_is_place(places->output)) return OK;
+    enum err err = open_storage(places->output, stop, &s3, &place, error);
+    if (err == OK && !places->may_replace && !has_begun(places))
+        err = s3_look(s3, &place, &exists, error);
+    s3_close(s3);
+    if (err != OK || !exists) return err;
+    return err_set(error, ERR_CONFLICT, "%.300s exists; name another object, or --overwrite it",
+                   places->output);
+}
+
+/* Sends the output, or fetches the input. */
+static enum err move_object(const char *name, const char *path, bool is_put,
+                            const volatile bool *stop, struct error *error) {
+    struct s3_place place;
+    struct s3 *s3 = NULL;
+    enum err err = open_storage(name, stop, &s3, &place, error);
+    if (err == OK) err = is_put ? s3_put(s3, &place, path, error) : s3_get(s3, &place, path, error);
+    s3_close(s3);
+    return err;
+}
+
 enum err offline_places_fetch(const struct offline_places *places, const volatile bool *stop,
                               struct error *error) {
+    enum err err = check_object(places, stop, error);
+    if (err != OK || !is_elsewhere(places->input)) return err;
     if (is_stream(places->input)) return keep_input(places->input_path, stop, error);
-    if (!transfer_is_url(places->input)) return OK;
     if (has_begun(places) && is_there(places->input_path)) return OK;
+    if (s3_is_place(places->input))
+        return move_object(places->input, places->input_path, false, stop, error);
     return transfer_get(places->input, places->input_path, stop, error);
 }
 
@@ -125,9 +182,11 @@ enum err offline_places_send(const struct offline_places *places, const volatile
     bool is_sent = is_elsewhere(places->output);
     if (is_stream(places->output))
         err = print_output(places->output_path, stop, error);
+    else if (s3_is_place(places->output))
+        err = move_object(places->output, places->output_path, true, stop, error);
     else if (is_sent)
         err = transfer_put(places->output, places->output_path, stop, error);
-    if (err == OK && is_sent) err = os_unlink(places->output_path, error);
-    if (err == OK && is_elsewhere(places->input)) err = os_unlink(places->input_path, error);
+    if (err == OK && is_sent) err = s3_forget(places->output_path, error);
+    if (err == OK && is_elsewhere(places->input)) err = s3_forget(places->input_path, error);
     return err;
 }
