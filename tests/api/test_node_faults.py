@@ -5,9 +5,10 @@ import os, pathlib, random, signal, sys
 
 import pytest
 
-import support
+import support, upstream
 from certificate import make_certificate
 from cluster import Node, Redis, needs_redis
+from metrics import Metrics
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
 import life
@@ -28,6 +29,10 @@ def redis(tmp_path):
 
 def nodes_of(server):
     return server.json("GET", "/v1/machine")["nodes"]
+
+
+def metrics_of(server):
+    return Metrics(server.call("GET", "/metrics")[1].decode())
 
 
 def children(process):
@@ -111,6 +116,32 @@ def test_a_cancelled_batch_ends_at_its_nodes(tmp_path, redis):
         assert batch["status"] == "cancelled"
         life.judge(server.results(batch)[0], lines[:20])
         support.until(lambda: nodes_of(server)[0]["in_flight"] == 0)
+
+
+def test_a_node_that_answers_nothing_does_not_hold_the_end_of_a_batch(tmp_path, redis):
+    clock, lines = support.Clock(tmp_path), life.echo_lines(300)
+    far = upstream.Upstream(models=("smollm2", ))
+    far.behaviour.storm, far.behaviour.storm_until = "stall", float("inf")
+    both = dict(environment=clock.environment)
+    with support.serving(tmp_path / "state", "--queue", redis.url, **both) as server, \
+            Node(tmp_path, redis, "--upstream", f"far={far.url}", **both) as slow, \
+            Node(tmp_path, redis, *ECHO, **both):
+        support.until(lambda: [one["state"] for one in nodes_of(server)] == ["ready"] * 2)
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(lambda: far.behaviour.held > 0)
+        clock.until(lambda: server.batch(batch_id)["status"] in support.TERMINAL, 0.5)
+        output, errors = server.results(server.batch(batch_id))
+        life.judge(output, lines)
+        assert errors == []
+        log = server.log_text()
+        assert "event=lines_recalled" in log or "event=line_overdue" in log
+        assert "event=node_lost" not in log  # it beats all the time
+        told = metrics_of(server)
+        assert told.value("quern_lines_recalled_total") > 0
+        assert told.value("quern_node_results_total", node=slow.name) < 300
+        support.until(lambda: {one["id"]: one["in_flight"] for one in nodes_of(server)
+                               }[slow.name] == 0)
+    far.stop()
 
 
 def test_a_node_that_drains_finishes_what_it_has_begun(tmp_path, redis):

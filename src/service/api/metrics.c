@@ -148,6 +148,8 @@ static void write_runner(const struct runner_status *status, struct buf *buf) {
                    outcome_names[outcome], status->lines_ended[SEGLOG_SUCCESS + outcome]);
     metrics_one(buf, "quern_lines_deduplicated_total", "counter", (double)status->lines_reused,
                 "Of these, with the answer of an equal request: nothing was computed.");
+    metrics_one(buf, "quern_lines_recalled_total", "counter", (double)status->lines_recalled,
+                "Lines asked back from workers that were slow, at the ends of batches.");
     metrics_head(buf, "quern_deduplicated_tokens_total", "counter",
                  "Tokens that were not computed again.");
     buf_printf(buf,

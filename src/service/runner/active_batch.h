@@ -76,6 +76,7 @@ struct active_batch {
     struct waiting_for_model *waiting; /* NULL until one of several models has no room */
     struct leases leases;
     struct runs runs;
+    int64_t longest_ns;  /* the longest time that a worker, none that is slow, had a line */
     uint64_t blocked_at; /* runner->progress when it had no line that any worker could take */
 };
 

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-static void add_cancel(struct runner *runner, struct cancel_list *list, const struct slot *slot) {
+void cancel_list_add(struct runner *runner, struct cancel_list *list, const struct slot *slot) {
     struct worker *worker = runner->seats[slot->seat].worker;
     list->items = vec_grow(list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] = (struct cancel_item){worker, slot->id};
@@ -36,7 +36,8 @@ void active_stop_lines(struct runner *runner, struct active_batch *batch,
     if (batch->in_flight == 0) return;
     for (uint32_t i = 0; i < runner->slot_count; i++) {
         struct slot *slot = slot_at(runner, i);
-        if (slot->state == SLOT_RUNNING && slot->batch == batch) add_cancel(runner, cancel, slot);
+        if (slot->state == SLOT_RUNNING && slot->batch == batch)
+            cancel_list_add(runner, cancel, slot);
     }
 }
 

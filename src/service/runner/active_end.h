@@ -8,6 +8,8 @@
 
 #include "runner/active_batch.h"
 
+struct slot;
+
 /* Jobs to cancel at their workers once the lock is free. Zero is an empty list. */
 struct cancel_list {
     struct cancel_item {
@@ -16,6 +18,8 @@ struct cancel_list {
     } * items;
     size_t count, capacity;
 };
+/* Adds the job of a slot, which is RUNNING. */
+void cancel_list_add(struct runner *runner, struct cancel_list *list, const struct slot *slot);
 /* Ends the running of lines: PHASE_END. Adds the jobs in flight to *cancel. */
 void active_stop_lines(struct runner *runner, struct active_batch *batch,
                        struct cancel_list *cancel);

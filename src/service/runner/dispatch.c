@@ -13,6 +13,7 @@
 #include "runner/models.h"
 #include "runner/results.h"
 #include "runner/runner_internal.h"
+#include "runner/tail.h"
 #include "runner/translated.h"
 #include "runner/watch.h"
 
@@ -24,7 +25,8 @@
 #define TURN_LINES 256                        /* lines of a batch before another is chosen */
 #define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* results not yet durable; above it lines wait */
 #define SICK_LOAD 1e9                         /* more than any load */
-#define READ_AGAIN_NS 1000000000              /* pause after a line that could not be read */
+#define AVOIDED_LOAD 1e8
+#define READ_AGAIN_NS 1000000000 /* pause after a line that could not be read */
 #define INPUT_KEPT_NS 1000000000 /* how long an input stays open that no line is read from */
 
 /* The buffers and files of the thread. */
@@ -140,8 +142,11 @@ static bool may_move(const struct runner *runner, const struct seat *seat,
            seat_may_be_left(runner, line, clock_monotonic_ns());
 }
 
-static double load_of(const struct seat *seat) {
-    return (double)seat->lines / seat->weight + (seat_is_sick(seat) ? SICK_LOAD : 0);
+static double load_of(const struct seat *seat, const struct line_state *line) {
+    double load = (double)seat->lines / seat->weight;
+    if (seat_is_slow(seat)) load = (seat->lines + 1.0) / seat->weight * seat->slowness;
+    if (line->avoids == seat->index + 1) load += AVOIDED_LOAD;
+    return seat_is_sick(seat) ? load + SICK_LOAD : load;
 }
 
 /* The seats that may take the line now, the one with the fewest lines for its weight first, and
@@ -156,7 +161,7 @@ static size_t list_seats(struct runner *runner, const struct line_state *line,
         if (line->home == i && seat_is_last_word(runner, line)) continue;
         if (!seat_has_room(runner, seat, line) && !may_move(runner, seat, line)) continue;
         size_t at = count++;
-        double load = load_of(seat);
+        double load = load_of(seat, line);
         for (; at > 0 && loads[at - 1] > load; at--) {
             ret_seats[at] = ret_seats[at - 1];
             loads[at] = loads[at - 1];
@@ -432,6 +437,7 @@ void *dispatch_main(void *context) {
             pthread_mutex_unlock(&runner->lock);
             batches_tend(runner);
             watch_batches(runner);
+            tail_tend(runner);
             pthread_mutex_lock(&runner->lock);
             if (now_ns >= tend_ns) {
                 inputs_rest(&dispatch.reader.inputs, now_ns - INPUT_KEPT_NS);

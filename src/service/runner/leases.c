@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "runner/adopt.h"
+#include "runner/rates.h"
 #include "runner/runner_internal.h"
 
 #define LEASE_PLACES 256               /* places taken from the queue at a time */
@@ -74,12 +75,8 @@ static uint32_t share_of(const struct active_batch *batch, const struct seat *se
     if (left == 0 || other == seat) return 0;
     if (!other->worker || other->has_failed || seat_is_sick(other) || seat_is_lost(other, now_ns))
         return left;
-    double both = (double)seat->weight + other->weight;
-    double share = ((double)seat->weight * ((double)other->lines + left) -
-                    (double)other->weight * seat->lines) /
-                   both;
-    if (share < 1) return 0;
-    return share < left ? (uint32_t)share : left;
+    const struct pace_worker own = rates_worker(seat), their = rates_worker(other);
+    return pace_share(&own, &their, left);
 }
 
 /* Takes the end of a range that another seat has not come to. False if no seat has any to spare. */
@@ -191,4 +188,13 @@ bool leases_refuse(struct runner *runner, struct active_batch *batch,
     if (rest.first < batch->leases.begun) batch->leases.begun = rest.first;
     *own = (struct seat_lease){.refused_ns = clock_monotonic_ns()};
     return true;
+}
+
+bool leases_are_used_up(struct runner *runner, struct active_batch *batch) {
+    struct queue_lease lease;
+    for (uint32_t i = 0; i < runner->seat_count && batch->leases.of_seat; i++)
+        if (left_of(&batch->leases.of_seat[i]) > 0) return false;
+    if (!runner->queue->ops->take(runner->queue, batch->row.sequence, 0, 1, &lease)) return true;
+    runner->queue->ops->give_back(runner->queue, &lease);
+    return false;
 }

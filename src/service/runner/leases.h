@@ -44,6 +44,8 @@ bool leases_put_back(struct active_batch *batch, const struct line_state *line);
  * line, is free for others. False as leases_put_back. */
 bool leases_refuse(struct runner *runner, struct active_batch *batch,
                    const struct line_state *line);
+/* Whether no place is left to give, with any seat. */
+bool leases_are_used_up(struct runner *runner, struct active_batch *batch);
 /* Forgets all ranges. */
 static inline void leases_release(struct leases *leases) {
     free(leases->of_seat);

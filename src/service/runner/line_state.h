@@ -28,6 +28,8 @@ struct line_state {
     bool was_waiting;  /* it was taken from the lines that wait for a model */
     uint8_t model;     /* 1 + its number in waiting_for_model; 0: not known, or the only one */
     uint8_t leased_by; /* 1 + the seat whose range it came from at once (leases.h); 0: it waited */
+    uint8_t avoids;    /* 1 + the seat where it failed or was too slow; others go first; 0: none */
+    bool was_overdue;  /* it was taken from a worker that may have begun it */
     uint8_t goes_to;   /* 1 + the seat that it goes to, or waits for; 0: any */
     int64_t due_ns;    /* it is given to no worker before */
 };

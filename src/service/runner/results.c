@@ -183,22 +183,35 @@ static void take_returned(struct runner *runner, struct slot *slot) {
     pthread_cond_signal(&runner->work);
 }
 
+/* An error of a worker that answers nothing but errors, while others of its model are well, is no
+ * record before another worker has had the line. The lock is held. */
+static bool is_doubted(const struct runner *runner, const struct slot *slot,
+                       const struct worker_result *result) {
+    const struct seat *seat = &runner->seats[slot->seat];
+    bool has_failed_elsewhere = slot->line.avoids != 0 && slot->line.avoids != slot->seat + 1;
+    return seat_is_fault(result) && !has_failed_elsewhere && seat_is_sick(seat) &&
+           seat_has_well_neighbour(runner, seat);
+}
+
 /* True when the line runs again, or its batch no longer wants it: the slot is gone then. False when
  * this result is its record. The lock is held. */
 static bool put_aside(struct runner *runner, struct slot *slot,
                       const struct worker_result *result) {
-    if (result->outcome == OUTCOME_RETURNED) {
+    bool was_recalled = slot->recalled_ns != 0 && result->outcome == OUTCOME_CANCELLED;
+    if (result->outcome == OUTCOME_RETURNED || was_recalled) {
         take_returned(runner, slot);
         return true;
     }
     struct active_batch *batch = slot->batch;
     const struct batch_extras *extras = &batch->extras;
     uint32_t attempts_max = extras->attempts ? extras->attempts : runner->options.attempts_max;
-    bool is_again =
-        result->outcome != OUTCOME_DONE || batch_extras_tries_again(extras, result->status);
+    bool is_again = result->outcome != OUTCOME_DONE ||
+                    batch_extras_tries_again(extras, result->status) ||
+                    is_doubted(runner, slot, result);
     seat_acquit(runner, &slot->line);
     if (!is_again) return false;
     bool was_run = result->outcome != OUTCOME_NOT_RUN || slot->line.refusals >= REFUSALS_MAX;
+    if (was_run) slot->line.avoids = (uint8_t)(slot->seat + 1);
     if (was_run)
         slot->line.attempts++;
     else
@@ -215,6 +228,13 @@ static bool put_aside(struct runner *runner, struct slot *slot,
     return true;
 }
 
+/* The lock is held. */
+static void note_time(const struct seat *seat, const struct slot *slot, int64_t now_ns) {
+    int64_t took_ns = now_ns - slot->begun_ns;
+    if (took_ns > slot->batch->longest_ns && !seat_is_slow(seat) && slot->recalled_ns == 0)
+        slot->batch->longest_ns = took_ns;
+}
+
 void runner_on_result(void *context, const struct worker_result *result) {
     struct seat *seat = context;
     struct runner *runner = seat->runner;
@@ -226,7 +246,8 @@ void runner_on_result(void *context, const struct worker_result *result) {
         return;
     }
     seat_leave(runner, slot);
-    if (result->outcome == OUTCOME_DONE) seat->downs = 0;
+    int64_t now_ns = clock_monotonic_ns();
+    seat_note_answer(seat, result, now_ns);
     if (slot->request) {
         struct request *request = slot->request;
         slot_free(runner, slot);
@@ -236,6 +257,8 @@ void runner_on_result(void *context, const struct worker_result *result) {
         if (!is_again) request_finish(runner, request, result);
         return;
     }
+    seat->answers++;
+    note_time(seat, slot, now_ns);
     bool is_done = put_aside(runner, slot, result);
     if (!is_done) slot->state = SLOT_COMMITTING;
     pthread_mutex_unlock(&runner->lock);

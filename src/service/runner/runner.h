@@ -201,9 +201,10 @@ struct runner_status {
     uint64_t lines_done;                      /* durable results since start */
     uint64_t lines_ended[SEGLOG_EXPIRED + 1]; /* lines_done by the kind of their record */
     uint64_t lines_retried;
-    uint64_t lines_lost;    /* in flight at workers that went down */
-    uint64_t lines_reused;  /* part of lines_done: with the answer of an equal request */
-    uint64_t lines_adopted; /* that workers had since a former start */
+    uint64_t lines_lost;     /* in flight at workers that went down */
+    uint64_t lines_reused;   /* part of lines_done: with the answer of an equal request */
+    uint64_t lines_recalled; /* asked back from slow workers at the ends of batches */
+    uint64_t lines_adopted;  /* that workers had since a former start */
     uint64_t batches_live;
     uint64_t recovered_lines;   /* results found on the disk at start */
     uint64_t taken_up_lines;    /* lines of the batches that runner_start took up */

@@ -54,12 +54,14 @@ struct runner {
     bool is_reordered;            /* it chooses again at once */
     bool is_sweep_due;            /* publish sweeps at once */
     int64_t watch_ns;             /* the next look at progress is due; dispatch's alone */
+    int64_t tail_ns;              /* and at the ends of batches (tail.h); likewise */
 
     struct slot **chunks; /* see slot.h */
     uint32_t slot_count;
     uint32_t first_free; /* index + 1; 0: none */
     uint64_t job_count;
     uint64_t slots_taken;
+    uint32_t recalled; /* slots whose lines were asked back (tail.h) */
 
     struct reuse reuse;
     struct line_reader adopting; /* these two are of the thread that adopts (adopt.h) */

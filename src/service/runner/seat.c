@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/crc.h"
 #include "base/log.h"
+#include "runner/rates.h"
 #include "runner/runner_internal.h"
 #include "runner/slot.h"
 
@@ -24,7 +25,7 @@ bool seat_has_room(const struct runner *runner, const struct seat *seat,
     }
     if (seat_is_sick(seat) && seat_has_well_neighbour(runner, seat))
         return seat->lines == 0 && clock_monotonic_ns() >= seat->probe_ns;
-    return seat->lines < seat->lines_max &&
+    return seat->lines < seat_limit(seat) &&
            (seat->bytes < runner->options.lookahead_bytes || seat->lines == 0);
 }
 
@@ -33,14 +34,23 @@ bool seat_is_lost(const struct seat *seat, int64_t now_ns) {
 }
 
 bool seat_is_sick(const struct seat *seat) {
-    return seat->downs >= WORKER_SICK_DOWNS;
+    return seat->downs >= WORKER_SICK_DOWNS || seat->faults >= SEAT_SICK_FAULTS;
+}
+
+uint32_t seat_limit(const struct seat *seat) {
+    bool is_bounded = seat->lines_bound > 0 && seat->lines_bound < seat->lines_max;
+    return is_bounded ? seat->lines_bound : seat->lines_max;
+}
+
+bool seat_is_slow(const struct seat *seat) {
+    return seat->slowness > 1;
 }
 
 bool seat_has_well_neighbour(const struct runner *runner, const struct seat *seat) {
     for (uint32_t i = 0; i < runner->seat_count; i++) {
         const struct seat *other = &runner->seats[i];
         if (other != seat && other->worker && !other->is_full && !other->has_failed &&
-            other->downs == 0 && other->served == seat->served)
+            other->downs == 0 && !seat_is_sick(other) && other->served == seat->served)
             return true;
     }
     return false;
@@ -65,6 +75,29 @@ void seat_note_down(struct seat *seat, int64_t now_ns) {
     if (doublings == 0) log_warn("worker=%u event=worker_sick downs=%u", seat->index, seat->downs);
 }
 
+bool seat_is_fault(const struct worker_result *result) {
+    return result->outcome == OUTCOME_TRY_AGAIN ||
+           (result->outcome == OUTCOME_DONE && result->status >= 500);
+}
+
+void seat_note_answer(struct seat *seat, const struct worker_result *result, int64_t now_ns) {
+    if (result->outcome == OUTCOME_DONE) seat->downs = 0;
+    if (!seat_is_fault(result)) {
+        if (result->outcome == OUTCOME_DONE) seat->faults = 0;
+        return;
+    }
+    if (++seat->faults < SEAT_SICK_FAULTS) return;
+    if (seat->faults == SEAT_SICK_FAULTS) {
+        seat->fault_probes = 0;
+        log_warn("worker=%u event=worker_sick faults=%u", seat->index, seat->faults);
+    } else if (now_ns < seat->probe_ns) {
+        return; /* it was in flight already */
+    } else if (seat->fault_probes < PROBE_DOUBLINGS) {
+        seat->fault_probes++;
+    }
+    seat->probe_ns = now_ns + (PROBE_NS << seat->fault_probes);
+}
+
 void seat_leave(struct runner *runner, struct slot *slot) {
     struct seat *seat = &runner->seats[slot->seat];
     if (slot->request) {
@@ -76,7 +109,7 @@ void seat_leave(struct runner *runner, struct slot *slot) {
     seat->lines--;
     seat->bytes -= slot->bytes;
     /* Woken for every result, dispatch would run for one line at a time. */
-    uint32_t refill = seat->lines_max / 8 * 7;
+    uint32_t refill = seat_limit(seat) / 8 * 7;
     if (seat->lines == refill || seat->lines == 0 || seat->suspects > 0) {
         runner->progress++;
         pthread_cond_signal(&runner->work);
@@ -132,6 +165,7 @@ void seat_acquit(struct runner *runner, struct line_state *line) {
 void seat_begin(struct seat *seat, struct slot *slot) {
     slot->seat = seat->index;
     slot->state = SLOT_RUNNING;
+    slot->begun_ns = clock_monotonic_ns();
     if (slot->request) {
         seat->requests++;
     } else {
@@ -151,7 +185,9 @@ bool seat_submit(struct runner *runner, struct seat *seat, struct slot *slot,
     struct worker_status status = {0};
     pthread_mutex_lock(&runner->lock);
     uint64_t rooms = seat->rooms;
-    seat->served = crc32c(0, job->model.at, job->model.bytes) | 1;
+    uint32_t served = crc32c(0, job->model.at, job->model.bytes) | 1;
+    if (served != seat->served) rates_forget(seat);
+    seat->served = served;
     seat_begin(seat, slot);
     pthread_mutex_unlock(&runner->lock);
     bool is_taken = worker->ops->submit(worker, job);

@@ -14,18 +14,22 @@
  * another seat of its model is well, it gets one line at a time, after a pause that doubles, and a
  * line that goes down for the first time then is no suspect. An answer makes it well. So a broken
  * machine convicts no line: the last of the downs that do is on another seat, where one serves the
- * model.
+ * model. A seat is sick, too, once SEAT_SICK_FAULTS answers in a row were errors of the worker:
+ * one that fails at once would take line after line.
  *
  * Thread: the runner's lock.
  * Memory: an array in struct runner; a seat is never given back.
  * Invariant: `suspects` counts the line states with is_suspect and this home. */
 
 #include "protocol/worker.h"
+#include "queue/pace.h"
 #include "runner/line_state.h"
 #include "runner/runs.h"
 
 struct runner;
 struct slot;
+
+#define SEAT_SICK_FAULTS 8
 
 struct seat {
     struct runner *runner;
@@ -47,8 +51,19 @@ struct seat {
     uint32_t suspects_good; /* ended well since suspects_max was set */
     int64_t down_ns;        /* when the worker last went down */
     uint32_t downs;         /* with jobs, since it last answered one */
+    uint32_t faults;        /* errors of the worker since its last other answer */
+    uint32_t fault_probes;  /* those of them that came after a pause */
     int64_t probe_ns;       /* sick: when it may get a line again */
     uint32_t served;        /* knows the model of its latest job again; 0: none yet */
+
+    /* Measured once per second (rates.h): */
+    struct pace pace;
+    double slowness;      /* how often slower than the best of its model; 0: not known */
+    uint32_t lines_bound; /* in flight, by its rate; 0: as many as lines_max */
+    uint32_t running;     /* lines that the worker has begun, as it says */
+    uint64_t answers;     /* lines that it has answered */
+    uint64_t answers_seen;
+    int64_t measured_ns; /* when lines last waited at it at a look; 0: none did */
 };
 
 /* --- with the lock held --- */
@@ -65,6 +80,14 @@ bool seat_has_well_neighbour(const struct runner *runner, const struct seat *sea
 bool seat_may_be_left(const struct runner *runner, const struct line_state *line, int64_t now_ns);
 /* Whether one more down of the suspect alone convicts it, and all so far were at its home. */
 bool seat_is_last_word(const struct runner *runner, const struct line_state *line);
+/* How many lines it may have in flight. */
+uint32_t seat_limit(const struct seat *seat);
+/* Whether it is so much slower than others of its model that these go first. */
+bool seat_is_slow(const struct seat *seat);
+/* Whether the answer is an error of the worker, as far as can be seen. */
+bool seat_is_fault(const struct worker_result *result);
+/* An answer came from the worker. */
+void seat_note_answer(struct seat *seat, const struct worker_result *result, int64_t now_ns);
 /* The worker went down with jobs. */
 void seat_note_down(struct seat *seat, int64_t now_ns);
 /* Notes a job, whose slot is RUNNING then, before the worker has it, because its result may come at

@@ -49,6 +49,7 @@ struct slot *slot_take(struct runner *runner) {
 void slot_free(struct runner *runner, struct slot *slot) {
     assert(slot->state != SLOT_FREE);
     leader_leave(runner, slot);
+    if (slot->recalled_ns != 0) runner->recalled--;
     if (slot->batch) {
         assert(slot->batch->in_flight > 0);
         slot->batch->in_flight--;

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The end of a batch whose workers differ: a slow one holds few lines, and gives back what it has
+ * not begun; one that answers errors at once gets few. */
+
+#include "pipeline.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define NODES 2
+#define JOBS_MAX 16384
+#define TICK_MS 100
+
+enum cancels { CANCELS_OBEYED, CANCELS_UNHEARD, CANCELS_ANSWERED };
+
+/* A worker that answers the oldest jobs when it is told to. */
+struct node {
+    struct worker worker;
+    struct worker_events events;
+    pthread_mutex_t lock;
+    struct {
+        uint64_t id;
+        bool has_ended;
+    } jobs[JOBS_MAX];
+    size_t count, oldest;
+    uint32_t in_flight, running, answered;
+    enum cancels cancels;
+};
+
+struct fleet {
+    struct pipeline p;
+    struct node nodes[NODES];
+};
+
+static void tell(struct node *node, uint64_t id, enum outcome outcome, int32_t status) {
+    const struct worker_result result = {.id = id,
+                                         .outcome = outcome,
+                                         .status = status,
+                                         .body = STR("{}"),
+                                         .usage = {.input_tokens = 10}};
+    node->events.result(node->events.context, &result);
+}
+
+static bool node_submit(struct worker *worker, const struct worker_job *job) {
+    struct node *node = (struct node *)worker;
+    pthread_mutex_lock(&node->lock);
+    bool takes = node->count < JOBS_MAX;
+    if (takes) node->jobs[node->count++].id = job->id;
+    if (takes) node->in_flight++;
+    pthread_mutex_unlock(&node->lock);
+    return takes;
+}
+
+static void node_answer(struct node *node, size_t most) {
+    for (size_t i = 0; i < most; i++) {
+        uint64_t id = 0;
+        pthread_mutex_lock(&node->lock);
+        while (node->oldest < node->count && node->jobs[node->oldest].has_ended) node->oldest++;
+        if (node->oldest < node->count) {
+            node->jobs[node->oldest].has_ended = true;
+            id = node->jobs[node->oldest].id;
+            node->in_flight--;
+            node->answered++;
+        }
+        pthread_mutex_unlock(&node->lock);
+        if (id == 0) return;
+        tell(node, id, OUTCOME_DONE, 200);
+    }
+}
+
+static void node_cancel(struct worker *worker, uint64_t job_id) {
+    struct node *node = (struct node *)worker;
+    bool is_here = false;
+    if (node->cancels == CANCELS_UNHEARD) return;
+    pthread_mutex_lock(&node->lock);
+    for (size_t i = node->oldest; i < node->count; i++) {
+        if (node->jobs[i].id != job_id || node->jobs[i].has_ended) continue;
+        node->jobs[i].has_ended = is_here = true;
+        node->in_flight--;
+        node->answered += node->cancels == CANCELS_ANSWERED;
+    }
+    pthread_mutex_unlock(&node->lock);
+    if (!is_here) return;
+    if (node->cancels == CANCELS_ANSWERED)
+        tell(node, job_id, OUTCOME_DONE, 200);
+    else
+        tell(node, job_id, OUTCOME_CANCELLED, 499);
+}
+
+static bool node_serves(struct worker *worker, struct str model) {
+    (void)worker;
+    return str_is(model, "m");
+}
+
+static size_t node_models(struct worker *worker, struct worker_model *ret_models,
+                          size_t models_max) {
+    (void)worker;
+    if (models_max > 0) ret_models[0] = (struct worker_model){.name = STR("m")};
+    return models_max > 0;
+}
+
+static void node_status(struct worker *worker, struct worker_status *ret_status) {
+    struct node *node = (struct node *)worker;
+    pthread_mutex_lock(&node->lock);
+    uint32_t running = node->in_flight < node->running ? node->in_flight : node->running;
+    pthread_mutex_unlock(&node->lock);
+    *ret_status = (struct worker_status){.ready = true, .knows_names = true, .running = running};
+}
+
+static void node_close(struct worker *worker) {
+    pthread_mutex_destroy(&((struct node *)worker)->lock);
+}
+
+static const struct worker_ops node_ops = {.submit = node_submit,
+                                           .cancel = node_cancel,
+                                           .serves = node_serves,
+                                           .models = node_models,
+                                           .status = node_status,
+                                           .close = node_close};
+
+/* Two workers that have at most `lines_max` lines and run 4 at a time; `cancels` is the second's
+ * way. */
+static struct fleet *fleet_open(uint32_t lines_max, enum cancels cancels) {
+    struct error error;
+    struct runner_options options = {.now_unix_s = test_now};
+    struct fleet *fleet = calloc(1, sizeof *fleet);
+    assert_non_null(fleet);
+    pipeline_dir(&fleet->p);
+    pipeline_open_store(&fleet->p);
+    must(runner_open(&fleet->p.runner, fleet->p.store, &options, &error));
+    for (size_t i = 0; i < NODES; i++) {
+        struct node *node = &fleet->nodes[i];
+        uint32_t seat;
+        node->worker.ops = &node_ops;
+        node->running = 4;
+        node->cancels = i == 1 ? cancels : CANCELS_OBEYED;
+        pthread_mutex_init(&node->lock, NULL);
+        if (!runner_worker_seat(fleet->p.runner, &node->events, &seat)) abort();
+        runner_worker_tune(fleet->p.runner, seat, 1, lines_max);
+        runner_worker_attach(fleet->p.runner, seat, &node->worker);
+    }
+    must(runner_start(fleet->p.runner, &error));
+    return fleet;
+}
+
+static void fleet_close(struct fleet *fleet) {
+    pipeline_close(&fleet->p);
+    assert_int_equal(pipeline_fsck(&fleet->p), 0);
+    pipeline_remove(&fleet->p);
+    free(fleet);
+}
+
+static uint32_t in_flight_at(struct node *node) {
+    pthread_mutex_lock(&node->lock);
+    uint32_t count = node->in_flight;
+    pthread_mutex_unlock(&node->lock);
+    return count;
+}
+
+static struct runner_status status_of(struct fleet *fleet) {
+    struct runner_status status;
+    runner_status(fleet->p.runner, &status);
+    return status;
+}
+
+/* Lets time pass, in which the first worker answers; false once the batch is over. */
+static bool fleet_tick(struct fleet *fleet, size_t lines, const char *id, int64_t until_ns) {
+    struct error error;
+    struct store_batch batch;
+    node_answer(&fleet->nodes[0], lines);
+    clock_move_ms(TICK_MS);
+    usleep(2000);
+    must(runner_batch_get(fleet->p.runner, str_from(id), &batch, &error));
+    bool goes_on = !is_over(&batch);
+    store_batch_release(&batch);
+    assert_true(test_real_ns() < until_ns);
+    return goes_on;
+}
+
+static int64_t soon_ns(void) {
+    return test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
+}
+
+/* Checks that each line of the ended batch is in its output once. */
+static void check_output(struct fleet *fleet, const char *id, unsigned lines) {
+    struct store_batch batch = pipeline_wait(&fleet->p, id, is_over);
+    size_t bytes;
+    char *output = pipeline_read(&fleet->p, batch.output_file_id, &bytes);
+    assert_int_equal(batch.completed, lines);
+    assert_int_equal(count_lines(output, bytes), lines);
+    for (unsigned i = 0; i < lines; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "\"custom_id\":\"t-%u\"", i);
+        const char *at = strstr(output, name);
+        assert_non_null(at);
+        assert_null(strstr(at + 1, name));
+    }
+    free(output);
+    store_batch_release(&batch);
+}
+
+/* The second worker answers nothing by itself, and the batch ends nevertheless. */
+static void run_beside_a_silent_worker(enum cancels cancels, uint32_t least_answers) {
+    struct fleet *fleet = fleet_open(128, cancels);
+    struct node *fast = &fleet->nodes[0], *slow = &fleet->nodes[1];
+    char id[STORE_ID_BYTES];
+    int64_t until_ns = soon_ns();
+    pipeline_submit(&fleet->p, "t", 400, id);
+    while (in_flight_at(slow) < 128) assert_true(fleet_tick(fleet, 0, id, until_ns));
+    while (fleet_tick(fleet, 5, id, until_ns)) continue;
+    check_output(fleet, id, 400);
+    assert_int_equal(fast->answered + slow->answered, 400);
+    assert_in_range(slow->answered, least_answers, 128);
+    struct runner_status status = status_of(fleet);
+    assert_true(status.lines_recalled >= 128);
+    assert_int_equal(status.lines_retried, 0); /* to be asked back is no try */
+    fleet_close(fleet);
+}
+
+static void lines_of_a_worker_that_answers_nothing_run_on_the_other(void **state) {
+    (void)state;
+    run_beside_a_silent_worker(CANCELS_OBEYED, 0);
+}
+
+static void an_answer_to_a_line_that_was_asked_back_counts(void **state) {
+    (void)state;
+    run_beside_a_silent_worker(CANCELS_ANSWERED, 1);
+}
+
+static void a_worker_that_hears_no_cancel_loses_its_lines_and_answers_in_vain(void **state) {
+    (void)state;
+    struct fleet *fleet = fleet_open(64, CANCELS_UNHEARD);
+    char id[STORE_ID_BYTES];
+    int64_t until_ns = soon_ns();
+    pipeline_submit(&fleet->p, "t", 200, id);
+    while (in_flight_at(&fleet->nodes[1]) < 64) assert_true(fleet_tick(fleet, 0, id, until_ns));
+    while (fleet_tick(fleet, 5, id, until_ns)) continue;
+    assert_int_equal(fleet->nodes[0].answered, 200);
+    node_answer(&fleet->nodes[1], 64);
+    check_output(fleet, id, 200);
+    assert_int_equal(status_of(fleet).lines_done, 200);
+    fleet_close(fleet);
+}
+
+static void a_slow_worker_holds_the_lines_of_its_next_seconds(void **state) {
+    (void)state;
+    struct fleet *fleet = fleet_open(64, CANCELS_OBEYED);
+    struct node *slow = &fleet->nodes[1];
+    char id[STORE_ID_BYTES];
+    int64_t until_ns = soon_ns();
+    pipeline_submit(&fleet->p, "t", 12000, id);
+    while (in_flight_at(slow) < 64) assert_true(fleet_tick(fleet, 0, id, until_ns));
+    /* One line per second against a hundred: 4 that run, and 8 to come. Until it has answered more
+     * than it may have, it has what it got at first. */
+    for (unsigned tick = 1; slow->answered < 70; tick++) {
+        assert_true(fleet_tick(fleet, 10, id, until_ns));
+        if (tick % 10 == 0) node_answer(slow, 1);
+    }
+    assert_in_range(in_flight_at(slow), 1, 12);
+    while (fleet_tick(fleet, 100, id, until_ns)) continue;
+    check_output(fleet, id, 12000);
+    fleet_close(fleet);
+}
+
+/* --- workers that fail at once --- */
+
+static struct store_batch run_with_a_failing_worker(const struct worker_echo_options *failing) {
+    struct pipeline p = {0};
+    char id[STORE_ID_BYTES];
+    struct worker_echo_options echo[2] = {*failing, {.latency_ms = 20}};
+    pipeline_dir(&p);
+    pipeline_open(&p, &(struct runner_options){.lookahead_lines = 32}, echo, 2);
+    pipeline_submit(&p, "f", 600, id);
+    struct store_batch batch = pipeline_wait(&p, id, is_over);
+    assert_int_equal(batch.completed + batch.failed, 600);
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    pipeline_remove(&p);
+    return batch;
+}
+
+static void a_worker_that_refuses_all_costs_no_line(void **state) {
+    (void)state;
+    struct store_batch batch =
+        run_with_a_failing_worker(&(struct worker_echo_options){.retryable_every = 1});
+    assert_int_equal(batch.completed, 600);
+    store_batch_release(&batch);
+}
+
+static void a_worker_that_answers_errors_alone_is_believed_a_few_times(void **state) {
+    (void)state;
+    struct store_batch batch =
+        run_with_a_failing_worker(&(struct worker_echo_options){.fail_every = 1});
+    assert_in_range(batch.failed, 0, 7);
+    store_batch_release(&batch);
+}
+
+int main(void) {
+    clock_make_movable();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_of_a_worker_that_answers_nothing_run_on_the_other),
+        cmocka_unit_test(an_answer_to_a_line_that_was_asked_back_counts),
+        cmocka_unit_test(a_worker_that_hears_no_cancel_loses_its_lines_and_answers_in_vain),
+        cmocka_unit_test(a_slow_worker_holds_the_lines_of_its_next_seconds),
+        cmocka_unit_test(a_worker_that_refuses_all_costs_no_line),
+        cmocka_unit_test(a_worker_that_answers_errors_alone_is_believed_a_few_times),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
