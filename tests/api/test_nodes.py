@@ -65,6 +65,9 @@ def test_nodes_and_their_requests_are_told_everywhere(tmp_path, redis):
             assert told.value("quern_cluster_queue_up") == 1
             assert told.value("quern_cluster_nodes", state="ready") == 1
             assert told.value("quern_cluster_requests_inflight") == 7
+            assert told.value("quern_cluster_redis_bytes_max") == 256 << 20
+            assert 100 << 10 < told.value("quern_cluster_redis_bytes") < 64 << 20
+            assert told.value("quern_cluster_result_wait_seconds_count") > 0  # it told its jobs
             assert told.value("quern_node_requests_inflight", node=one.name, machine="first") == 7
             assert told.value("quern_workers_wanted", model="smollm2") == 1
             assert told.value("quern_workers_ready", model="smollm2") == 1

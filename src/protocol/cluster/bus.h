@@ -78,6 +78,9 @@ struct bus_ops {
 
 struct bus {
     const struct bus_ops *ops;
+    uint64_t bytes, bytes_max; /* memory of the bus at the last look; 0: not known, no limit */
+    /* While a pack of results is told: since it was put, by the clock of the bus. */
+    int64_t waited_ms;
 };
 
 /* One more bus to the same streams. */

@@ -15,6 +15,7 @@ struct pack_kept {
     char node[BUS_NODE_BYTES];
     uint64_t round, seq, epoch; /* epoch of a result */
     bool is_told;
+    int64_t put_ns;
     size_t bytes;
     char at[];
 };
@@ -84,6 +85,7 @@ static void append(struct pack_kept **list, const char *node, struct str bytes,
     struct pack_kept *pack = mem_alloc(sizeof *pack + bytes.bytes);
     *pack = *from;
     pack->next = NULL;
+    pack->put_ns = clock_monotonic_ns();
     pack->bytes = bytes.bytes;
     snprintf(pack->node, sizeof pack->node, "%s", node);
     if (bytes.bytes > 0) memcpy(pack->at, bytes.at, bytes.bytes);
@@ -134,6 +136,10 @@ static enum err memory_look(struct bus *bus, bus_fn beat, void *context, bool *r
     memory->leader_ns = clock_monotonic_ns();
     *ret_was_emptied = own->life != 0 && own->life != memory->life;
     own->life = memory->life;
+    bus->bytes = 0;
+    for (struct pack_kept *pack = memory->work; pack; pack = pack->next) bus->bytes += pack->bytes;
+    for (struct pack_kept *pack = memory->results; pack; pack = pack->next)
+        bus->bytes += pack->bytes;
     for (struct node_kept *node = memory->nodes; node; node = node->next)
         if (node->beat && memory->leader_ns - node->beat_ns < BUS_BEAT_TTL_MS * INT64_C(1000000))
             beat(context, str_from(node->name), (struct str){node->beat, node->beat_bytes});
@@ -221,6 +227,7 @@ static enum err memory_results(struct bus *bus, uint64_t epoch, bool from_start,
         size_t bytes = pack->bytes;
         snprintf(node, sizeof node, "%s", pack->node);
         pack->is_told = true;
+        bus->waited_ms = (clock_monotonic_ns() - pack->put_ns) / 1000000;
         pthread_mutex_unlock(&memory->lock);
         tell(context, str_from(node), (struct str){copy, bytes});
         free(copy);

@@ -137,12 +137,40 @@ static enum err tell_beats(struct redis_bus *own, bus_fn beat, void *context, st
     return err;
 }
 
+/* The number of a line "name:number" of INFO; 0 if there is none. */
+static uint64_t fact_of(struct str info, const char *name) {
+    size_t bytes = strlen(name);
+    uint64_t number = 0;
+    for (struct str rest = info; rest.bytes > bytes;) {
+        const char *end = memchr(rest.at, '\n', rest.bytes);
+        struct str line = {rest.at, end ? (size_t)(end - rest.at) : rest.bytes};
+        rest = str_skip(rest, end ? line.bytes + 1 : line.bytes);
+        if (line.bytes > 0 && line.at[line.bytes - 1] == '\r') line.bytes--;
+        bool is_it = line.bytes > bytes && memcmp(line.at, name, bytes) == 0 &&
+                     line.at[bytes] == ':' && str_to_u64(str_skip(line, bytes + 1), &number);
+        if (is_it) return number;
+    }
+    return 0;
+}
+
+/* A user without the right to ask learns nothing, and leads nevertheless. */
+static void look_at_memory(struct redis_bus *own) {
+    const struct reply_value *reply;
+    struct error error;
+    own->bus.bytes = own->bus.bytes_max = 0;
+    enum err err = bus_redis_ask(own, COMMAND("INFO", "memory"), &reply, &error);
+    if (err != OK || reply->kind != REPLY_TEXT) return;
+    own->bus.bytes = fact_of(reply->text, "used_memory");
+    own->bus.bytes_max = fact_of(reply->text, "maxmemory");
+}
+
 static enum err redis_look(struct bus *bus, bus_fn beat, void *context, bool *ret_was_emptied,
                            struct error *error) {
     struct redis_bus *own = of(bus);
     enum err err = bus_redis_keep_leading(own, error);
     if (err == OK) err = bus_redis_keep_results(own, error);
     if (err == OK) err = look_at_gen(own, true, ret_was_emptied, error);
+    if (err == OK) look_at_memory(own);
     return err == OK ? tell_beats(own, beat, context, error) : err;
 }
 
@@ -263,7 +291,25 @@ static void take_result(struct redis_bus *own, const struct entry *entry, bus_fn
     told->ids = vec_grow(told->ids, told->count, &told->capacity, sizeof *told->ids);
     snprintf(told->ids[told->count++], sizeof *told->ids, "%.*s", STR_ARGS(entry->id));
     snprintf(own->result_id, sizeof own->result_id, "%.*s", STR_ARGS(entry->id));
+    uint64_t put_ms = 0;
+    size_t digits = 0;
+    while (digits < entry->id.bytes && entry->id.at[digits] != '-') digits++;
+    (void)!str_to_u64((struct str){entry->id.at, digits}, &put_ms);
+    own->bus.waited_ms = own->now_ms > put_ms ? (int64_t)(own->now_ms - put_ms) : 0;
     tell(context, entry->node, entry->pack);
+}
+
+/* The time of Redis, before a read that may wait: a pack that comes meanwhile has not waited. */
+static enum err take_time(struct redis_bus *own, struct error *error) {
+    const struct reply_value *reply;
+    uint64_t seconds = 0, microseconds = 0;
+    enum err err = redis_result(own->redis, 0, &reply, error);
+    bool has_both = err == OK && reply->kind == REPLY_LIST && reply->count == 2 &&
+                    reply[1].kind == REPLY_TEXT && reply[2].kind == REPLY_TEXT &&
+                    str_to_u64(reply[1].text, &seconds) && str_to_u64(reply[2].text, &microseconds);
+    own->now_ms =
+        has_both && seconds < UINT64_MAX / 2000 ? seconds * 1000 + microseconds / 1000 : 0;
+    return err == ERR_DENIED ? OK : err;
 }
 
 static void redis_settle(struct bus *bus, uint64_t epoch, size_t count) {
@@ -291,9 +337,11 @@ static enum err redis_results(struct bus *bus, uint64_t epoch, bool from_start, 
     own->queued = 0;
     if (from_start) own->told.count = 0;
     if (from_start || !*own->result_id) snprintf(own->result_id, sizeof own->result_id, "0-0");
+    bus_redis_add(own, COMMAND("TIME"));
     add_read(own, key.text, own->result_id, wait_ms);
     enum err err = redis_send(own->redis, error);
     if (err == OK) err = take_results(own, deletes, error);
+    if (err == OK) err = take_time(own, error);
     if (err == OK) err = take_read(own, wait_ms, &reply, error);
     if (err == OK) each_entry(own, reply, take_result, pack, context, NULL);
     return err;

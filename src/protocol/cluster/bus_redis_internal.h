@@ -30,6 +30,7 @@ struct redis_bus {
         size_t count, capacity;
     } told;             /* packs of results that were told and not settled */
     char result_id[48]; /* the last pack of results that was told */
+    uint64_t now_ms;    /* the time of Redis at the last read of results; 0: not known */
     uint32_t at_once;   /* packs of the next read; fewer after one that was too large */
 };
 

@@ -9,6 +9,7 @@
  * Memory: names of models are borrowed from the fleet, which keeps them to its end. */
 
 #include "base/err.h"
+#include "base/histogram.h"
 #include "base/str.h"
 #include "protocol/worker.h"
 
@@ -23,14 +24,18 @@ struct fleet_status {
     bool is_reached;             /* the last call of the queue succeeded, and this server leads */
     char text[ERROR_TEXT_BYTES]; /* why not */
     uint32_t nodes;
-    uint64_t jobs, bytes; /* in flight at nodes */
-    uint64_t bytes_max;   /* bodies that may be in flight */
-    uint64_t rounds;      /* begun */
-    uint64_t lost;        /* nodes that ended without a word */
-    uint64_t returned;    /* jobs that were given out again */
-    uint64_t adopted;     /* lines that nodes had from the server before */
-    uint64_t late;        /* results that no job waited for */
+    uint64_t jobs, bytes;                  /* in flight at nodes */
+    uint64_t bytes_max;                    /* bodies that may be in flight */
+    uint64_t rounds;                       /* begun */
+    uint64_t lost;                         /* nodes that ended without a word */
+    uint64_t returned;                     /* jobs that were given out again */
+    uint64_t adopted;                      /* lines that nodes had from the server before */
+    uint64_t late;                         /* results that no job waited for */
+    uint64_t queue_bytes, queue_bytes_max; /* memory of the queue; 0: not known, no limit */
+    struct histogram result_waits; /* seconds of packs of results in the queue, until read */
 };
+
+extern const struct histogram_bounds nodes_wait_bounds;
 
 struct fleet_node_status {
     char node[NODE_NAME_BYTES], name[NODE_NAME_BYTES], version[32];

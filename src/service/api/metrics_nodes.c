@@ -31,6 +31,11 @@ static const struct {
     {"quern_cluster_adopted_total", "counter",
      "Lines that nodes had when this server started, and that did not run again.",
      offsetof(struct fleet_status, adopted)},
+    {"quern_cluster_redis_bytes", "gauge",
+     "Memory of the Redis server between machines; 0: not known.",
+     offsetof(struct fleet_status, queue_bytes)},
+    {"quern_cluster_redis_bytes_max", "gauge", "Its maxmemory; 0: not known, or no limit.",
+     offsetof(struct fleet_status, queue_bytes_max)},
     {"quern_cluster_results_late_total", "counter", "Results that no request waited for any more.",
      offsetof(struct fleet_status, late)},
 };
@@ -45,6 +50,11 @@ static void write_queue(const struct nodes *nodes, struct buf *buf) {
         if (nodes->has_queue)
             buf_printf(buf, "%s %" PRIu64 "\n", queue_metrics[i].name, *(const uint64_t *)at);
     }
+    metrics_head(buf, "quern_cluster_result_wait_seconds", "histogram",
+                 "From a node's put of a pack of results to this server's read.");
+    if (nodes->has_queue)
+        metrics_histogram(buf, "quern_cluster_result_wait_seconds", "", &nodes_wait_bounds,
+                          &nodes->queue.result_waits);
     metrics_head(buf, "quern_cluster_nodes", "gauge", "Nodes by state.");
     for (int state = 0; state < NODE_STATES && nodes->has_queue; state++) {
         size_t count = 0;

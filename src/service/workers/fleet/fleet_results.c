@@ -180,6 +180,8 @@ static void take_current(struct fleet *fleet, struct str name, struct pack_reade
     /* Only this thread and the beats of fleet-send end a node, and a node that has ended stays in
      * the list until this thread has no pack of it. */
     if (!node || node->is_gone || !count_pack(fleet, node, head)) return;
+    histogram_add(&fleet->status.result_waits, &nodes_wait_bounds,
+                  (double)fleet->read_bus->waited_ms / 1e3);
     node->is_read = true;
     while (!node->is_gone && pack_next(reader, &record)) take_record(fleet, node, head, &record);
     node->is_read = false;

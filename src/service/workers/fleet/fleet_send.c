@@ -115,6 +115,8 @@ static void look(struct fleet *fleet) {
     }
     pthread_mutex_lock(&fleet->lock);
     fleet_note(fleet, err, &error);
+    fleet->status.queue_bytes = err == OK ? bus->bytes : 0;
+    fleet->status.queue_bytes_max = err == OK ? bus->bytes_max : 0;
     /* Nodes obey no epoch before that of the other server: it leads anew, or not at all. */
     if (err == ERR_CONFLICT) fleet->epoch = 0;
     for (struct fleet_node *node = fleet->nodes; node && err != OK; node = node->next) {

@@ -43,6 +43,11 @@ static void work_goes_to_its_node_once_and_in_order(void **state) {
     assert_string_equal(heard.text, "a:x a:y a:x a:y ");
     server->ops->put(server, "a", 1, 2, STR("z"));
     assert_int_equal(server->ops->flush(server, &error), ERR_UNAVAILABLE);
+    uint64_t epoch;
+    bool follows, was_emptied;
+    assert_int_equal(server->ops->lead(server, "one", &epoch, &follows, &error), OK);
+    assert_int_equal(server->ops->look(server, hear, &heard, &was_emptied, &error), OK);
+    assert_int_equal(server->bytes, strlen("x") + strlen("y") + strlen("no"));
     server->ops->trim(server, "a", 1, 1);
     assert_int_equal(bus_memory_packs(memory), 2);
     node->ops->close(node);

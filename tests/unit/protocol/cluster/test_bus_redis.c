@@ -49,10 +49,13 @@ static struct bus *bus_to(const struct peer *peer, struct redis_options *options
     return place.open(place.context);
 }
 
-/* Each read gets the beginning of a reply that has more bytes than the client takes. */
+#define SAYS_TIME "*2\r\n$4\r\n2000\r\n$6\r\n500000\r\n"
+
+/* Each read gets the time, and the beginning of a reply that has more bytes than the client takes.
+ */
 static void *peer_too_large(void *context) {
     struct peer *peer = context;
-    static const char says[] = "*1\r\n$1000000\r\n";
+    static const char says[] = SAYS_TIME "*1\r\n$1000000\r\n";
     for (int i = 0; i < READS; i++) {
         int fd = accept(peer->listening, NULL, NULL);
         if (fd < 0) return NULL;
@@ -72,7 +75,7 @@ static void after_a_reply_that_is_too_large_fewer_packs_are_asked_for(void **sta
     (void)state;
     static const char *const counts[READS] = {"$2\r\n64\r\n", "$2\r\n16\r\n", "$1\r\n4\r\n",
                                               "$1\r\n1\r\n", "$1\r\n1\r\n"};
-    struct redis_options options = {.reply_bytes_max = 1000};
+    struct redis_options options = {.reply_bytes_max = 100000};
     struct peer peer;
     struct error error;
     peer_start(&peer, peer_too_large);
@@ -88,6 +91,41 @@ static void after_a_reply_that_is_too_large_fewer_packs_are_asked_for(void **sta
 }
 
 /* A server of epoch 5 was there, with a stream of results, and no value can be put. */
+/* A pack that was put 10.5 s before. */
+static void *peer_late(void *context) {
+    struct peer *peer = context;
+    static const char says[] = SAYS_TIME "*1\r\n*2\r\n$1\r\nr\r\n*1\r\n*2\r\n$9\r\n1990000-0\r\n"
+                                         "*4\r\n$1\r\nn\r\n$1\r\na\r\n$1\r\np\r\n$1\r\nx\r\n";
+    int fd = accept(peer->listening, NULL, NULL);
+    if (fd < 0) return NULL;
+    if (recv(fd, peer->heard[0], sizeof peer->heard[0] - 1, 0) > 0)
+        (void)send(fd, says, sizeof says - 1, MSG_NOSIGNAL);
+    (void)recv(fd, peer->heard[1], sizeof peer->heard[1] - 1, 0); /* its end */
+    close(fd);
+    return NULL;
+}
+
+static void note_wait(void *context, struct str node, struct str pack) {
+    struct bus **bus = context;
+    assert_true(str_is(node, "a") && str_is(pack, "x"));
+    assert_int_equal((*bus)->waited_ms, 10500);
+    *bus = NULL;
+}
+
+static void how_long_a_pack_has_waited_is_told_by_the_clock_of_the_queue(void **state) {
+    (void)state;
+    struct redis_options options = {0};
+    struct peer peer;
+    struct error error;
+    peer_start(&peer, peer_late);
+    struct bus *bus = bus_to(&peer, &options), *heard = bus;
+    assert_int_equal(bus->ops->results(bus, 7, false, 1, note_wait, &heard, &error), OK);
+    assert_null(heard);
+    bus->ops->close(bus);
+    pthread_join(peer.thread, NULL);
+    close(peer.listening);
+}
+
 static void *peer_full(void *context) {
     struct peer *peer = context;
     static const char says[] =
@@ -136,6 +174,7 @@ static void a_full_queue_that_takes_no_epoch_gets_its_results_back(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(how_long_a_pack_has_waited_is_told_by_the_clock_of_the_queue),
         cmocka_unit_test(after_a_reply_that_is_too_large_fewer_packs_are_asked_for),
         cmocka_unit_test(a_full_queue_that_takes_no_epoch_gets_its_results_back),
     };
