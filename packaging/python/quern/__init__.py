@@ -14,7 +14,7 @@ this wheel.
     outputs = LLM("smollm2").chat(conversations, SamplingParams(temperature=0, max_tokens=64))
     print(outputs[0].outputs[0].text)
 
-It needs nothing but the standard library.
+It needs nothing but the standard library. `quern.ray` has what pipelines of Ray Data need.
 """
 from ._run import QuernError, find_binary
 from .batch import Batch, Record

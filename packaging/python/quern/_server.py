@@ -18,12 +18,20 @@ TRIES = 5
 PIECE_BYTES = 1 << 20
 
 
+class ServerGone(QuernError):
+    """No answer came."""
+
+
 class Server:
     """A server by its base URL, such as http://127.0.0.1:8080/v1. Answers of 429, 500, 502, 503 and
-    504 are asked for again, five times in all."""
+    504 are asked for again, five times in all, and so is a server that does not answer, unless the
+    caller looks after it (`is_ours`)."""
 
-    def __init__(self, base_url: str, api_key: Optional[str] = None) -> None:
-        self.base_url, self.api_key = base_url.rstrip("/"), api_key
+    def __init__(self,
+                 base_url: str,
+                 api_key: Optional[str] = None,
+                 is_ours: bool = False) -> None:
+        self.base_url, self.api_key, self.is_ours = base_url.rstrip("/"), api_key, is_ours
 
     def _open(self,
               method: str,
@@ -54,8 +62,8 @@ class Server:
                 time.sleep(min(float(wait), 60) if wait.isdigit() else min(2.0 ** attempt / 2, 8))
             except (urllib.error.URLError, http.client.HTTPException, ConnectionError,
                     TimeoutError) as broken:
-                if attempt == TRIES or not again:
-                    raise QuernError(
+                if attempt == TRIES or not again or self.is_ours:
+                    raise ServerGone(
                         f"{method} {self.base_url}{path}: {getattr(broken, 'reason', None) or broken}"
                     ) from None
                 time.sleep(min(2.0 ** attempt / 2, 8))
@@ -69,10 +77,15 @@ class Server:
         except (ValueError, KeyError, TypeError):
             return text[:200] or str(answer.reason)
 
-    def json(self, method: str, path: str, body: Any = None, again: bool = True) -> Dict[str, Any]:
+    def json(self,
+             method: str,
+             path: str,
+             body: Any = None,
+             again: bool = True,
+             headers: Optional[Dict[str, str]] = None) -> Dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
-        with self._open(method, path, data, {"Content-Type": "application/json"} if data else None,
-                        again) as answer:
+        kind = {"Content-Type": "application/json"} if data else {}
+        with self._open(method, path, data, {**kind, **(headers or {})}, again) as answer:
             found: Dict[str, Any] = json.loads(answer.read())
         return found
 
@@ -106,7 +119,7 @@ class Server:
             copy(answer, file)
             left = answer.headers.get("Content-Length")
             if left is not None and file.tell() != int(left):
-                raise QuernError(
+                raise ServerGone(
                     f"GET /files/{file_id}/content: the connection ended after {file.tell()} of {left} bytes"
                 )
         os.replace(part, path)

@@ -32,7 +32,7 @@ struct chosen {
     int64_t max_file_bytes; /* 0: the profile's */
     int64_t keep_days;      /* 0: for ever */
     const char *keep_alive;
-    bool on_demand;
+    bool on_demand, ends_with_parent;
     struct shelf *shelf; /* with on_demand */
     struct queue_options queue;
     int64_t connections_per_address, body_memory_bytes, answer_memory_bytes;
@@ -81,6 +81,9 @@ static const struct option rows[] = {
     {"preflight-seconds", OPTION_INTEGER, AT(preflight_s), "N",
      .help = "time limit of a preflight that a client asks for (default 600 s)", .min = 1,
      .max = 86400},
+    {"end-with-parent", OPTION_SWITCH, AT(ends_with_parent),
+     .help = "end at once, without a drain, when the process that started this one ends",
+     .only_flag = true},
     {0},
 };
 
@@ -243,6 +246,7 @@ static void reload(void *context, struct reload *reload) {
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct serve_options *serve = &chosen->serve;
+    if (chosen->ends_with_parent) die_with_parent();
     chosen->call = call;
     serve->reload = reload;
     serve->reloads = count_hangups();

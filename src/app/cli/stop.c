@@ -43,6 +43,10 @@ void stop_with_parent(void) {
     prctl(PR_SET_PDEATHSIG, SIGHUP);
 }
 
+void die_with_parent(void) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 static bool has_terminal(void) {
     int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0) close(fd);

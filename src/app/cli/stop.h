@@ -16,6 +16,9 @@
 const volatile bool *stop_on_signals(void);
 /* Sets the same flag when the process that started this one ends. */
 void stop_with_parent(void);
+/* Has the kernel kill this process when the thread that started it ends: for a parent that hands
+ * out its work anew at once. */
+void die_with_parent(void);
 /* Counts each SIGHUP from now on. One that comes because the terminal of this process has gone sets
  * the flag of stop_on_signals instead, unless the process was started to ignore SIGHUP (nohup). */
 const volatile sig_atomic_t *count_hangups(void);
