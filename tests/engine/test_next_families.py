@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not TINY.exists(), reason="shared/tiny_next is n
 TOLERANCE = 2e-3  # README of shared/tiny_next; measured: 3e-5
 MARGIN = 0.01
 FORMS = {
-    "qwen3_moe": ["folder", "gguf", "fused"],
+    "qwen3_moe": ["folder", "gguf", "fused", "vl", "vl-unturned"],
     "gpt_oss": ["folder", "llama", "ollama", "ollama-first", "whole"],
     "deepseek_v3": ["folder", "llama", "first", "v5"],
     "gemma4_e": ["folder", "gguf", "text"], "gemma4_moe": ["folder", "gguf", "text"]}
@@ -64,6 +64,9 @@ def made(tmp_path_factory):
     fuse(TINY / "qwen3_moe", folder / "fused")
     forms["qwen3_moe", "gguf"] = folder / "qwen3_moe.gguf"
     forms["qwen3_moe", "fused"] = folder / "fused"
+    for form, is_turned in (("vl", True), ("vl-unturned", False)):
+        forms["qwen3_moe", form] = folder / form
+        see(folder / "fused", folder / form, is_turned)
     for form in ("llama", "ollama", "ollama-first"):
         forms["gpt_oss", form] = folder / f"gpt_oss-{form}.gguf"
         gguf_of.convert(TINY / "gpt_oss", forms["gpt_oss", form], form)
@@ -112,6 +115,39 @@ def fuse(source, folder):
             down[2] for down in parts["down"]))
     (folder / "model.safetensors").unlink()
     folders.write_safetensors(folder / "model.safetensors", tensors)
+
+
+def by_inputs(tensor):
+    """Each matrix of a tensor of 16-bit numbers, transposed."""
+    kind, (count, rows, cols), data = tensor
+    place = ((each * rows + row) * cols + col
+             for each in range(count) for col in range(cols) for row in range(rows))
+    return kind, (count, cols, rows), b"".join(data[2 * i:2 * i + 2] for i in place)
+
+
+def see(source, folder, is_turned):
+    """The text model of a Qwen3-VL with experts, as published or as transformers 5.12 stores it.
+    gate_up_proj is square here, so that down_proj alone tells which."""
+    shutil.copytree(source, folder)
+    tensors = {
+        name.replace("model.layers", "model.language_model.layers"): tensor
+        for name, tensor in tensors_of(source).items()}
+    for name in ("norm.weight", "embed_tokens.weight"):
+        tensors["model.language_model." + name] = tensors.pop("model." + name)
+    for name in [name for name in tensors if ".mlp.experts." in name]:
+        if is_turned:
+            tensors[name] = by_inputs(tensors[name])
+    tensors["model.visual.blocks.0.norm1.weight"] = ("BF16", (2, ), b"\0" * 4)
+    folders.write_safetensors(folder / "model.safetensors", tensors)
+    text = json.loads((source / "config.json").read_text())
+    text |= {
+        "model_type": "qwen3_vl_moe_text", "num_experts": text.pop("num_local_experts"),
+        "rope_scaling": {
+            "mrope_interleaved": True, "mrope_section": [24, 20, 20], "rope_type": "default"}}
+    (folder / "config.json").write_text(
+        json.dumps({
+            "architectures": ["Qwen3VLMoeForConditionalGeneration"], "model_type": "qwen3_vl_moe",
+            "text_config": text, "vision_config": {"depth": 1}, "tie_word_embeddings": False}))
 
 
 def take_text(source, folder):

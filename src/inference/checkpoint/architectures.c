@@ -76,7 +76,7 @@ static const struct architecture architectures[] = {
      .head_dim = 256},
     {.name = "qwen3", .has_qk_norm = true},
     {.name = "qwen3moe", .has_qk_norm = true, .ffn = FFN_EXPERTS},
-    {.name = "qwen3vlmoe", .has_qk_norm = true, .ffn = FFN_EXPERTS},
+    {.name = "qwen3vlmoe", .has_qk_norm = true, .ffn = FFN_EXPERTS, .may_turn_experts = true},
     {.name = "gpt-oss", OF_GPT_OSS},
     {.name = "gptoss", OF_GPT_OSS}, /* Ollama's name */
     {.name = "qwen35",

@@ -28,6 +28,7 @@ struct checkpoint {
     struct shards shards;
     struct safetensors *dense[CONFIG_DENSE_MAX]; /* files of products behind the pooling, or NULL */
     const char *prefix; /* the prefix of the text model's tensors: "model.", … */
+    bool turns_experts; /* matrices of all experts in one tensor are stored by inputs */
     struct arena arena; /* names and packed weights */
 };
 

@@ -165,6 +165,7 @@ struct architecture {
     bool has_expert_bias;       /* the router and the experts have biases */
     bool experts_are_as_wide;   /* as the feed-forward that the file states */
     bool has_alternate_experts; /* rows of a fused gate and up alternate */
+    bool may_turn_experts;      /* a folder may have the experts by inputs */
     bool has_yarn;              /* may have that scaling */
     bool yarn_is_rounded;       /* where the file does not say it */
     bool has_yarn_magnitude;    /* a file may state the factor of cosines and sines */

@@ -171,9 +171,22 @@ static bool is_packed(const struct checkpoint *checkpoint, const struct safetens
     return true;
 }
 
-/* gpt-oss stores its experts by inputs where they are no blocks. */
-static bool is_turned(const struct json_config *json, const struct safetensors_tensor *source) {
-    return json->config.architecture->has_expert_bias && source->axis_count == 3 &&
+/* gpt-oss stores its experts by inputs where they are no blocks. So does Qwen3-VL, unless
+ * transformers 5.12 or later stored it; the shape of the first down_proj tells which. */
+static bool turns_experts(const struct checkpoint *checkpoint) {
+    const struct model_config *config = &checkpoint->config;
+    if (!config->architecture->may_turn_experts) return config->architecture->has_expert_bias;
+    for (size_t i = 0; i < checkpoint->shards.tensor_count; i++) {
+        const struct safetensors_tensor *source = checkpoint->shards.tensors[i].tensor;
+        if (source->axis_count == 3 && str_ends_with(source->name, STR("mlp.experts.down_proj")))
+            return source->axes[1] == config->expert_ffn;
+    }
+    return false;
+}
+
+static bool is_turned(const struct checkpoint *checkpoint,
+                      const struct safetensors_tensor *source) {
+    return checkpoint->turns_experts && source->axis_count == 3 &&
            (str_ends_with(source->name, STR("mlp.experts.gate_up_proj")) ||
             str_ends_with(source->name, STR("mlp.experts.down_proj")));
 }
@@ -236,13 +249,14 @@ static enum err take_tensor(struct checkpoint *checkpoint, const struct shard_te
     if (json->head_is_tied && str_is(tensor.name, "output.weight")) return OK;
     enum err err =
         packed ? folder_pack(checkpoint, module, &tensor, error) : take_plain(from, &tensor, error);
-    if (err == OK && !packed && is_turned(json, from->tensor))
+    if (err == OK && !packed && is_turned(checkpoint, from->tensor))
         err = folder_turn(checkpoint, from, &tensor, error);
     return err == OK ? checkpoint_add(checkpoint, &tensor, error) : err;
 }
 
 static enum err take_tensors(struct checkpoint *checkpoint, struct error *error) {
     enum err err = OK;
+    checkpoint->turns_experts = turns_experts(checkpoint);
     checkpoint->prefix =
         find_prefix(&checkpoint->shards, checkpoint->config.architecture->is_encoder);
     for (size_t i = 0; i < checkpoint->shards.tensor_count && err == OK; i++)
