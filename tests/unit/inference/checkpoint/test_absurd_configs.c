@@ -39,6 +39,7 @@ static const struct {
                    "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
                    "\"moe_shared_expert_intermediate_size\":48,\"mamba_num_heads\":8}"},
     {"falcon_h1", "{\"mamba_d_ssm\":64,\"mamba_n_heads\":4,\"mamba_d_state\":16}"},
+    {"qwen3_vl_moe", "{\"num_experts\":8,\"num_experts_per_tok\":2}"},
     {"qwen3_5_moe", "{\"num_experts\":8,\"num_experts_per_tok\":2}"},
     {"qwen3_5_moe_text", "{\"num_experts\":8,\"num_experts_per_tok\":2}"},
     {"qwen3_next", "{\"num_experts\":8,\"num_experts_per_tok\":2}"},
@@ -55,8 +56,9 @@ static const struct {
 };
 
 /* Models whose fields lie in text_config. */
-static const char *const wholes[] = {"gemma3",     "gemma4",   "lfm2_vl", "mistral3",
-                                     "qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe"};
+static const char *const wholes[] = {"gemma3",       "gemma4",     "lfm2_vl",
+                                     "mistral3",     "qwen2_5_vl", "qwen3_vl",
+                                     "qwen3_vl_moe", "qwen3_5",    "qwen3_5_moe"};
 
 static const char *const values[] = {"0",
                                      "-1",
