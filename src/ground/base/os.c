@@ -334,6 +334,32 @@ enum err os_mkdirs_shared(const char *path, struct error *error) {
     return make_dirs(path, 0777, error);
 }
 
+/* Makes one folder, and its name durable; of the last one also if it exists. */
+static enum err make_durable(const char *path, bool is_last, struct error *error) {
+    int fd = -1;
+    bool is_new = access(path, F_OK) != 0;
+    enum err err = is_new ? make_dirs(path, 0700, error) : OK;
+    if (err != OK || (!is_new && !is_last)) return err;
+    err = os_open_parent(&fd, path, error);
+    if (err != OK && errno == EACCES && !is_new) return OK;
+    return sync_and_close(err, fd, error);
+}
+
+enum err os_mkdirs_durable(const char *path, struct error *error) {
+    char part[PATH_MAX];
+    size_t bytes = strlen(path);
+    while (bytes > 1 && path[bytes - 1] == '/') bytes--;
+    if (bytes == 0 || bytes >= sizeof part) return make_dirs(path, 0700, error);
+    for (size_t i = 1; i <= bytes; i++) {
+        if ((i < bytes && path[i] != '/') || path[i - 1] == '/') continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        enum err err = make_durable(part, i == bytes, error);
+        if (err != OK) return err;
+    }
+    return OK;
+}
+
 uint64_t os_data_end(int fd, uint64_t bytes) {
     uint64_t end = 0;
     while (end < bytes) {

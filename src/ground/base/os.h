@@ -61,6 +61,9 @@ enum err os_unlink(const char *path, struct error *error) MUST_CHECK;
 DIR *os_opendir(const char *path);
 /* As mkdir -p; new folders have mode 0700. */
 enum err os_mkdirs(const char *path, struct error *error) MUST_CHECK;
+/* As os_mkdirs, and makes the names of new folders durable. The last one's is synced in any case,
+ * because a process that was killed may have made it; unless this user may not read its parent. */
+enum err os_mkdirs_durable(const char *path, struct error *error) MUST_CHECK;
 /* As mkdir -p; new folders have the mode that the umask leaves, for other programs use them too. */
 enum err os_mkdirs_shared(const char *path, struct error *error) MUST_CHECK;
 /* The end of the bytes that were written to a file of `bytes` bytes: space that was taken and never

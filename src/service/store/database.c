@@ -417,7 +417,11 @@ enum err database_open(struct store *store, struct error *error) {
     if (err == OK) err = check_whole(store, error);
     if (err == OK) err = check_version(store, &version, error);
     if (err == OK && !store->read_only) err = exec_sql(store, "PRAGMA journal_mode=WAL", error);
-    return err == OK ? migrate(store, version, error) : err;
+    if (err == OK) err = migrate(store, version, error);
+    if (err != OK || store->read_only) return err;
+    /* The change to WAL mode removes a journal and does not sync that. If a power cut brought it
+     * back, it would undo what was committed since. */
+    return store_sync_result(store, os_fsync_dir(store->dir, error), error);
 }
 
 void database_close(struct store *store) {

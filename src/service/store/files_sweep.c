@@ -50,6 +50,18 @@ static enum err find_rows(struct store *store, void *context, struct error *erro
     return err;
 }
 
+/* Marks the files whose rows are removed next. */
+static enum err mark_files(struct store *store, const struct file_sweep *sweep,
+                           struct error *error) {
+    enum err err = OK;
+    for (size_t i = 0; i < sweep->count && err == OK; i++) {
+        char path[STORE_PATH_BYTES];
+        store_file_path(store, path, sweep->ids[i]);
+        err = lost_mark_leaving(store, path, error);
+    }
+    return err;
+}
+
 static enum err remove_rows(struct store *store, void *context, struct error *error) {
     struct file_sweep *sweep = context;
     sqlite3_stmt *statement;
@@ -57,9 +69,6 @@ static enum err remove_rows(struct store *store, void *context, struct error *er
     for (size_t i = 0; i < sweep->count && err == OK; i++) {
         err = database_prepare(store, &statement, "DELETE FROM files WHERE id = ?", error);
         if (err != OK) break;
-        char path[STORE_PATH_BYTES];
-        store_file_path(store, path, sweep->ids[i]);
-        lost_mark_leaving(path);
         database_bind_str(statement, 1, str_from(sweep->ids[i]));
         err = database_run(store, statement, NULL, error);
     }
@@ -72,6 +81,7 @@ static enum err take_rows(struct store *store, struct file_sweep *sweep, struct 
     enum err err = database_transact(store, find_rows, sweep, error);
     for (size_t i = 0; i < sweep->count && err == OK; i++)
         err = store_forget_answers_of_file(store, sweep->ids[i], error);
+    if (err == OK) err = mark_files(store, sweep, error);
     if (err != OK || sweep->count == 0) return err;
     return database_transact(store, remove_rows, sweep, error);
 }

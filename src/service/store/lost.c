@@ -27,8 +27,14 @@ void lost_mark_known(const char *path) {
     set_mode(path, 0400);
 }
 
-void lost_mark_leaving(const char *path) {
+enum err lost_mark_leaving(struct store *store, const char *path, struct error *error) {
+    int fd;
     set_mode(path, 0600);
+    enum err err = os_open(&fd, path, O_RDONLY | O_NOFOLLOW, 0, error);
+    if (err != OK) return err == ERR_NOT_FOUND ? OK : err;
+    err = store_sync_result(store, os_fsync(fd, error), error);
+    os_close(fd);
+    return err;
 }
 
 bool lost_was_known(const char *path) {

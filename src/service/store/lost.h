@@ -16,8 +16,9 @@
 
 /* Its row is committed. A failure is no error: the file is found by its row. */
 void lost_mark_known(const char *path);
-/* Its row is about to be removed. */
-void lost_mark_leaving(const char *path);
+/* Its row is about to be removed. Durable, because a power cut may leave the removal of the row and
+ * not the mode. */
+enum err lost_mark_leaving(struct store *store, const char *path, struct error *error) MUST_CHECK;
 /* Whether a file without a row was acknowledged once; false if it cannot be looked at. */
 bool lost_was_known(const char *path);
 /* Moves "<dir>/<from>" to lost/ and logs it. */

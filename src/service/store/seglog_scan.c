@@ -16,11 +16,13 @@
 #include <string.h>
 
 #define SEGMENTS_MAX 1000000u
+#define SECTOR_BYTES 512u /* the least that a disk writes as a whole */
 
 /* The segment that is being read. */
 struct scan {
     struct seglog *log;
     uint32_t index;
+    bool is_last;
     uint64_t records; /* records accepted in this segment */
     struct segment_reader reader;
 };
@@ -44,6 +46,23 @@ static void accept(struct scan *scan, uint64_t at, const struct record_header *h
     scan->records++;
 }
 
+/* Whether a sector of these bytes was never written: zeros where their first record begins, up to
+ * the sector's end, or a whole sector of them. A group of records whose sync was cut off by the
+ * power may have lost its front and kept its end. It was in no count. */
+static bool is_torn(struct scan *scan, uint64_t from, uint64_t to) {
+    for (uint64_t at = from; scan->is_last && at < to;) {
+        uint64_t end = (at / SECTOR_BYTES + 1) * SECTOR_BYTES;
+        size_t count = (size_t)((end < to ? end : to) - at);
+        const unsigned char *part = segment_peek(&scan->reader, at, count);
+        if (!part) return false;
+        size_t zeros = 0;
+        while (zeros < count && part[zeros] == 0) zeros++;
+        if (zeros == count && (at == from || count == SECTOR_BYTES)) return true;
+        at += count;
+    }
+    return false;
+}
+
 /* Reads the records; returns where they end. */
 static uint64_t read_records(struct scan *scan) {
     uint64_t at = SEGLOG_HEADER_BYTES;
@@ -56,11 +75,12 @@ static uint64_t read_records(struct scan *scan) {
         }
         uint64_t next = segment_find_record(&scan->reader, at + 1);
         if (next == UINT64_MAX || scan->reader.failure.code != OK) break;
-        seglog_report(scan->log,
-                      "%s segment %u: %llu bytes at %llu are damaged; their lines run "
-                      "again",
-                      scan->log->identity.batch_id, scan->index, (unsigned long long)(next - at),
-                      (unsigned long long)at);
+        if (!is_torn(scan, at, next))
+            seglog_report(scan->log,
+                          "%s segment %u: %llu bytes at %llu are damaged; their lines run "
+                          "again",
+                          scan->log->identity.batch_id, scan->index,
+                          (unsigned long long)(next - at), (unsigned long long)at);
         at = next;
     }
     return at < scan->reader.bytes ? at : scan->reader.bytes;
@@ -150,6 +170,7 @@ static enum err scan_segment(struct seglog *log, uint32_t index, bool is_last,
                              unsigned char *window, struct error *error) {
     struct scan scan = {.log = log,
                         .index = index,
+                        .is_last = is_last,
                         .reader = {.window = window,
                                    .batch_sequence = log->identity.batch_sequence,
                                    .line_count = log->line_count,
@@ -210,6 +231,9 @@ enum err seglog_scan(struct seglog *log, struct error *error) {
     size_t count;
     enum err err = list_segments(log, &indexes, &count, error);
     if (err != OK) return err;
+    /* One that was killed may have made a segment and not synced its name. */
+    if (count > 0 && !log->read_only)
+        err = store_sync_result(log->store, os_fsync_dir(log->dir, error), error);
     unsigned char *window = mem_alloc(SEGMENT_WINDOW_BYTES);
     for (size_t i = 0; i < count && err == OK; i++) {
         if (indexes[i] != (i ? indexes[i - 1] : 0) + 1)

@@ -18,10 +18,13 @@
 
 static enum err make_layout(struct store *store, struct error *error) {
     static const char *const folders[] = {"files", "parts", "batches", "tmp"};
+    /* The names in these are synced as well: one that was killed may have made them, and whoever
+     * finds a name does not sync it again. */
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char path[STORE_PATH_BYTES];
         store_path(store, path, "%s", folders[i]);
         enum err err = os_mkdirs(path, error);
+        if (err == OK) err = store_sync_result(store, os_fsync_dir(path, error), error);
         if (err != OK) return err;
     }
     return store_sync_result(store, os_fsync_dir(store->dir, error), error);
@@ -80,7 +83,7 @@ static enum err check_names(const struct store *store, struct error *error) {
 }
 
 static enum err open_parts(struct store *store, struct error *error) {
-    enum err err = store->read_only ? OK : os_mkdirs(store->dir, error);
+    enum err err = store->read_only ? OK : os_mkdirs_durable(store->dir, error);
     if (err == OK && !store->read_only) err = check_folder(store, error);
     if (err == OK && !store->read_only) err = check_names(store, error);
     if (err == OK) err = state_lock(store->dir, store->read_only, &store->lock_fd, error);

@@ -48,9 +48,12 @@ static enum err take_rows(struct store *store, void *context, struct error *erro
     for (size_t i = 0; i < sweep->count && err == OK; i++) {
         char path[STORE_PATH_BYTES];
         struct error ignored;
-        err = database_prepare(store, &statement, "DELETE FROM upload_parts WHERE id = ?", error);
+        if (store_part_path(store, path, sweep->ids[i], &ignored) == OK)
+            err = lost_mark_leaving(store, path, error);
+        if (err == OK)
+            err =
+                database_prepare(store, &statement, "DELETE FROM upload_parts WHERE id = ?", error);
         if (err != OK) break;
-        if (store_part_path(store, path, sweep->ids[i], &ignored) == OK) lost_mark_leaving(path);
         database_bind_str(statement, 1, str_from(sweep->ids[i]));
         err = database_run(store, statement, NULL, error);
     }

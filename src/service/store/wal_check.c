@@ -78,6 +78,7 @@ static enum err walk(struct wal *wal, uint64_t bytes, struct wal_found *found,
     size_t frame_bytes = FRAME_BYTES + (size_t)wal->page_bytes;
     struct sums before = wal->sums;
     uint64_t number = 0;
+    bool is_open = false; /* the transaction of the first bad frame goes on */
     if (!wal->has_header) found->bad_frame = 1;
     for (uint64_t at = HEADER_BYTES; bytes - at >= frame_bytes; at += frame_bytes) {
         enum err err = os_pread_all(wal->fd, wal->frame, frame_bytes, at, error);
@@ -85,10 +86,14 @@ static enum err walk(struct wal *wal, uint64_t bytes, struct wal_found *found,
         number++;
         /* Without a header the frames say which salts are those of the log. */
         if (!wal->has_header && number == 1) wal->salts = sums_at(wal->frame + 8);
-        bool is_good = frame_follows(wal, before);
-        if (!is_good && found->bad_frame == 0) found->bad_frame = number;
-        if (is_good && found->bad_frame != 0 && read_big(wal->frame + 4) != 0)
-            found->commits_after++;
+        bool is_good = frame_follows(wal, before), is_commit = read_big(wal->frame + 4) != 0;
+        if (!is_good && found->bad_frame == 0) {
+            found->bad_frame = number;
+            is_open = !is_commit || !sums_equal(sums_at(wal->frame + 8), wal->salts);
+        } else if (is_good && is_commit && found->bad_frame != 0) {
+            if (!is_open) found->commits_after++;
+            is_open = false;
+        }
         before = sums_at(wal->frame + 16);
     }
     return OK;

@@ -7,7 +7,8 @@
  * drops the frame that a power cut tore, which was never acknowledged. A frame that has rotted
  * looks the same to it, and everything after it is gone at the next start. But the sums of the
  * frames follow from one another: a good frame after a bad one shows that its predecessor was whole
- * once.
+ * once. The disk may have written the frames of the last transaction in any order before the power
+ * was cut, so the rest of the transaction that has the bad frame tells nothing.
  *
  * The format is SQLite's (https://www.sqlite.org/fileformat2.html#walformat), all numbers
  * big-endian. HEADER, 32 bytes:
@@ -30,7 +31,7 @@
 
 struct wal_found {
     uint64_t bad_frame;     /* number of the first frame that SQLite does not read, from 1 */
-    uint64_t commits_after; /* good frames after it that end a transaction; 0: the log is whole */
+    uint64_t commits_after; /* whole transactions after its own; 0: the log is whole */
 };
 
 /* A log that does not exist is whole. */

@@ -135,6 +135,23 @@ static void a_file_that_is_not_synced_is_an_error(void **state) {
     assert_file_is(path, "abc");
 }
 
+static void the_names_of_new_folders_are_durable(void **state) {
+    (void)state;
+    struct error error;
+    char path[128];
+    snprintf(path, sizeof path, "%s/above/new", folder);
+    assert_int_equal(os_fault_plan("fsync:4:EIO", &error), OK);
+    /* One sync per new folder, after the two of the test before; the second one fails. */
+    assert_int_equal(os_mkdirs_durable(path, &error), ERR_IO);
+    /* A folder that a killed process has left is synced again. */
+    assert_int_equal(os_fault_plan("fsync:5:EIO", &error), OK);
+    assert_int_equal(os_mkdirs_durable(path, &error), ERR_IO);
+    assert_int_equal(os_mkdirs_durable(path, &error), OK);
+    rmdir(path);
+    *strrchr(path, '/') = '\0';
+    rmdir(path);
+}
+
 /* Two processes that compute on one processor: each waits while the other one runs. */
 static void a_process_waits_for_its_processor_where_another_one_runs(void **state) {
     (void)state;
@@ -172,6 +189,7 @@ int main(void) {
         cmocka_unit_test(a_missing_file_is_not_found_and_its_name_is_told),
         cmocka_unit_test(a_written_file_replaces_a_link_and_not_its_target),
         cmocka_unit_test(a_file_that_is_not_synced_is_an_error),
+        cmocka_unit_test(the_names_of_new_folders_are_durable),
         cmocka_unit_test(a_process_waits_for_its_processor_where_another_one_runs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

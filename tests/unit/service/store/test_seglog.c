@@ -230,6 +230,34 @@ static void damage_in_the_middle_is_kept_and_counted_and_costs_only_its_lines(vo
     scratch_remove(&s);
 }
 
+/* A power cut leaves sectors of the last group in any order. */
+static void a_group_whose_first_sectors_were_never_written_is_no_damage(void **state) {
+    (void)state;
+    static const char zeros[512];
+    struct scratch s;
+    scratch_open(&s);
+    struct seglog *log = open_log(&s, "batch_one", 1);
+    write_lines(&s, log, 0, 8);
+    seglog_close(log);
+    char text[512];
+    text_of(0, text);
+    off_t record = SEGLOG_RECORD_BYTES + (off_t)strlen(text) + SEGLOG_USAGE_BYTES;
+    off_t at = SEGLOG_HEADER_BYTES + 2 * record;
+    overwrite(&s, 1, at, zeros, (size_t)(512 - at % 512));
+    reports = 0;
+    log = open_log(&s, "batch_one", 1);
+    assert_int_equal(reports, 0);
+    assert_int_equal(seglog_counts(log).corrupt, 0);
+    assert_true(seglog_has(log, 1) && !seglog_has(log, 2) && seglog_has(log, 7));
+    seglog_close(log);
+    /* The same place with other bytes has rotted. */
+    overwrite(&s, 1, at, "rot", 3);
+    log = open_log(&s, "batch_one", 1);
+    assert_true(reports >= 1);
+    seglog_close(log);
+    scratch_remove(&s);
+}
+
 static void every_single_flipped_bit_is_noticed(void **state) {
     (void)state;
     struct scratch s;
@@ -358,6 +386,7 @@ int main(void) {
         cmocka_unit_test(the_first_record_of_a_line_wins_and_others_are_counted),
         cmocka_unit_test(a_torn_tail_is_cut_off_at_every_length_and_the_log_goes_on),
         cmocka_unit_test(damage_in_the_middle_is_kept_and_counted_and_costs_only_its_lines),
+        cmocka_unit_test(a_group_whose_first_sectors_were_never_written_is_no_damage),
         cmocka_unit_test(every_single_flipped_bit_is_noticed),
         cmocka_unit_test(a_record_that_rots_after_opening_is_found_when_it_is_read),
         cmocka_unit_test(a_segment_of_another_batch_is_left_alone),

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "life.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/sync.h"
+#include "batch/create.h"
+#include "batch/fsck.h"
+#include "batch/state.h"
+#include "calls.h"
+#include "faults.h"
+#include "rig_worker.h"
+#include "store/batches_remove.h"
+#include "store/seglog_writer.h"
+#include "threads.h"
+#include "vfs.h"
+#include "world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TRIES_MAX 400                 /* a command's tries, 250 ms apart, while the disk is full */
+#define END_MS (INT64_C(7200) * 1000) /* by then each batch has ended */
+#define LOOK_MS 50
+#define PAGE_BYTES ((size_t)256 << 10)
+
+static struct store *store;
+static struct runner *runner;
+static struct worker *workers[4];
+
+static void begin(void) {
+    threads_begin();
+    calls_begin();
+    faults_begin();
+    vfs_register();
+}
+
+static void violated(void *context, const char *sentence) {
+    world_fail("fsck %s: %s", (const char *)context, sentence);
+}
+
+/* A directory that was never opened whole is no state directory yet. */
+static void check_directory(const char *when) {
+    struct error error;
+    struct fsck_found found;
+    char name[16];
+    snprintf(name, sizeof name, "%s", when);
+    if (fsck_run(RIG_DIR, violated, name, &found, &error) != OK)
+        world_fail("fsck %s: %s", when, error.text);
+}
+
+static bool disk_is_full(void) {
+    faults_tend();
+    return world->full_until_ns != 0;
+}
+
+static void open_store(void) {
+    struct error error;
+    const struct store_options options = {
+        .dir = RIG_DIR, .ballast_bytes = 1 << 16, .segment_bytes = 1 << 16};
+    enum err err;
+    for (int i = 0; (err = store_open(&store, &options, &error)) != OK; i++) {
+        if (world->has_error) _exit(LIFE_KILLED); /* a start may be refused for a failed sync */
+        if (!disk_is_full() || i == TRIES_MAX)
+            world_fail("the store does not open: %s", error.text);
+        clock_sleep_ms(250);
+    }
+    world->was_open = true;
+}
+
+static void open_runner(void) {
+    struct error error;
+    const struct runner_options options = {.lookahead_lines = 16};
+    if (runner_open(&runner, store, &options, &error) != OK)
+        world_fail("the runner does not open: %s", error.text);
+    for (uint32_t i = 0; i < world->plan.workers; i++) {
+        struct worker_events events;
+        uint32_t seat;
+        if (!runner_worker_seat(runner, &events, &seat)) abort();
+        workers[i] = rig_worker_open(seat, &events);
+        runner_worker_attach(runner, seat, workers[i]);
+    }
+    enum err err = runner_start(runner, &error);
+    if (err != OK) world_fail("the runner does not start: %s", error.text);
+}
+
+/* --- the client --- */
+
+/* A command may fail while the disk is full, and is repeated. */
+static bool try_again(enum err err, const struct error *error, const char *what) {
+    if (err == OK) return false;
+    if (err != ERR_UNAVAILABLE && err != ERR_IO) world_fail("%s is refused: %s", what, error->text);
+    return true;
+}
+
+static enum err upload(uint32_t batch, const struct event *event, struct error *error) {
+    struct ledger_batch *own = &world->ledger.batches[batch];
+    if (own->is_uploaded) return OK;
+    struct store_spool *spool;
+    size_t bytes;
+    own->lines = (uint32_t)event->value;
+    struct store_file file = {.created_unix_s = clock_unix_s()};
+    snprintf(file.purpose, sizeof file.purpose, "batch");
+    snprintf(file.filename, sizeof file.filename, "in.jsonl");
+    enum err err = store_spool_open(&spool, store, error);
+    if (err != OK) return err;
+    char *text = ledger_input(batch, own->lines, &bytes);
+    for (size_t at = 0; at < bytes && err == OK; at += 4096)
+        err = store_spool_write(spool, text + at, bytes - at < 4096 ? bytes - at : 4096, error);
+    free(text);
+    if (err != OK) {
+        store_spool_abort(spool);
+        return err;
+    }
+    err = store_spool_commit(spool, &file, error);
+    if (err != OK) return err;
+    memcpy(own->file_id, file.id, sizeof own->file_id);
+    own->is_uploaded = true;
+    return OK;
+}
+
+static enum err create(uint32_t batch, struct error *error) {
+    struct ledger_batch *own = &world->ledger.batches[batch];
+    if (!own->is_uploaded || own->may_be_deleted) return OK;
+    struct batch_parameters parameters = {
+        .endpoint = ENDPOINT_CHAT, .completion_window = "24h", .window_s = 86400};
+    memcpy(parameters.input_file_id, own->file_id, sizeof own->file_id);
+    snprintf(parameters.idempotency_key, sizeof parameters.idempotency_key, "key-%u", batch);
+    struct store_batch row;
+    bool existing;
+    enum err err = batch_create(store, &parameters, clock_unix_s(), &row, &existing, error);
+    if (err != OK) return err;
+    if (own->is_created && strcmp(own->id, row.id) != 0)
+        world_fail("%s was created again as %s (I11)", own->id, row.id);
+    memcpy(own->id, row.id, sizeof own->id);
+    own->is_created = true;
+    store_batch_release(&row);
+    if (!existing) runner_kick(runner, own->id);
+    return OK;
+}
+
+static enum err cancel(uint32_t batch, struct error *error) {
+    struct ledger_batch *own = &world->ledger.batches[batch];
+    if (!own->is_created || own->may_be_deleted) return OK;
+    struct store_batch row;
+    own->may_be_cancelled = true;
+    uint32_t shows = own->shows;
+    enum err err = runner_batch_cancel(runner, str_from(own->id), &row, error);
+    if (err == ERR_CONFLICT) return OK; /* it has ended */
+    if (err != OK) return err;
+    own->is_cancelled = true;
+    if (shows == own->shows) ledger_show(batch, &row);
+    store_batch_release(&row);
+    return OK;
+}
+
+static enum err read_page(uint32_t batch, const struct event *event, struct error *error) {
+    const struct ledger_batch *own = &world->ledger.batches[batch];
+    if (!own->is_created || own->may_be_deleted) return OK;
+    struct runner_results *results;
+    struct page_read read;
+    struct buf text;
+    const struct page page = {
+        .lines_max = (uint64_t)event->value, .bytes_max = PAGE_BYTES, .room = PAGE_BYTES};
+    buf_init(&text, BUF_UNLIMITED);
+    runner_results_open(&results, runner, str_from(own->id));
+    enum err err = runner_results_read(results, &page, &text, &read, error);
+    if (err == OK) ledger_read(batch, buf_str(&text));
+    runner_results_close(results);
+    buf_release(&text);
+    return err == ERR_NOT_FOUND ? OK : err; /* it has not begun */
+}
+
+/* True when all batches, or this one, have ended. */
+static bool has_ended(uint32_t batch) {
+    for (uint32_t i = 0; i < PLAN_BATCHES_MAX; i++) {
+        const struct ledger_batch *own = &world->ledger.batches[i];
+        bool has;
+        if ((batch < PLAN_BATCHES_MAX && i != batch) || !own->is_created || own->may_be_deleted)
+            continue;
+        if (ledger_look(runner, i, &has) && !has) return false;
+    }
+    return true;
+}
+
+/* A client looks at each moment at which results have become durable. */
+void __real_runner_on_durable(void *context, const struct seglog_done *done, size_t count);
+void __wrap_runner_on_durable(void *context, const struct seglog_done *done, size_t count);
+void __wrap_runner_on_durable(void *context, const struct seglog_done *done, size_t count) {
+    __real_runner_on_durable(context, done, count);
+    (void)has_ended(PLAN_BATCHES_MAX);
+}
+
+static void await_end(uint32_t batch) {
+    int64_t until_ns = clock_monotonic_ns() + END_MS * 1000000;
+    while (!has_ended(batch)) {
+        if (clock_monotonic_ns() > until_ns) world_fail("a batch does not end (liveness)");
+        clock_sleep_ms(LOOK_MS);
+    }
+}
+
+static enum err delete_batch(uint32_t batch, struct error *error) {
+    struct ledger_batch *own = &world->ledger.batches[batch];
+    struct store_freed freed;
+    if (!own->is_created) return OK;
+    if (!own->may_be_deleted) await_end(batch);
+    own->may_be_deleted = true;
+    enum err err = runner_batch_delete(runner, str_from(own->id), &freed, error);
+    return err == ERR_NOT_FOUND ? OK : err;
+}
+
+static enum err pause_a_while(uint32_t batch, const struct event *event, struct error *error) {
+    const struct ledger_batch *own = &world->ledger.batches[batch];
+    struct store_batch row;
+    if (!own->is_created || own->may_be_deleted) return OK;
+    enum err err = runner_batch_pause(runner, str_from(own->id), true, &row, error);
+    if (err == OK) {
+        store_batch_release(&row);
+        clock_sleep_ms(event->value);
+        err = runner_batch_pause(runner, str_from(own->id), false, &row, error);
+        if (err == OK) store_batch_release(&row);
+    }
+    return err == ERR_CONFLICT ? OK : err;
+}
+
+static enum err obey(const struct event *event, struct error *error) {
+    switch (event->kind) {
+    case EVENT_UPLOAD: return upload(event->batch, event, error);
+    case EVENT_CREATE: return create(event->batch, error);
+    case EVENT_CANCEL: return cancel(event->batch, error);
+    case EVENT_READ: return read_page(event->batch, event, error);
+    case EVENT_AWAIT: await_end(event->batch); return OK;
+    case EVENT_DELETE: return delete_batch(event->batch, error);
+    case EVENT_PAUSE: return pause_a_while(event->batch, event, error);
+    case EVENT_IDLE: clock_sleep_ms(event->value); return OK;
+    case EVENT_DOWN: rig_worker_kill(workers[event->batch % world->plan.workers]); return OK;
+    case EVENT_SILENCE:
+        rig_worker_silence(workers[event->batch % world->plan.workers], event->value);
+        return OK;
+    case EVENT_JUMP:
+        world->wall_ms += event->value * 1000;
+        if (event->value >= 86400) world->ledger.may_expire = true;
+        return OK;
+    default: return OK;
+    }
+}
+
+static void obey_all(void) {
+    for (; world->command < world->plan.event_count; world->command++) {
+        const struct event *event = &world->plan.events[world->command];
+        struct error error;
+        char what[96];
+        plan_write_event(event, what, sizeof what);
+        for (int i = 0; try_again(obey(event, &error), &error, what); i++) {
+            if (i == TRIES_MAX) world_fail("%s: %s (liveness)", what, error.text);
+            clock_sleep_ms(250);
+        }
+    }
+    await_end(PLAN_BATCHES_MAX);
+}
+
+void life_run(void) {
+    begin();
+    log_set_level(LOG_WARN);
+    if (world->was_open) check_directory("at the start");
+    open_store();
+    open_runner();
+    ledger_check(store, runner);
+    obey_all();
+    ledger_check(store, runner);
+    ledger_check_ends(store, runner);
+    runner_close(runner);
+    store_close(store);
+    if (calls_open() > 0) world_fail("%u descriptors are left open", calls_open());
+    check_directory("at the end");
+    _exit(LIFE_DONE);
+}
+
+void life_format(void) {
+    begin();
+    open_store();
+    store_close(store);
+    _exit(LIFE_DONE);
+}

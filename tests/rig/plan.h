@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* plan: all that happens in one run of the rig, drawn from its seed: the disk, the client's
+ * commands and the faults. Shrinking takes events out of a plan; what is left does
+ * the same as before.
+ *
+ * Thread: one.
+ * Memory: fixed arrays. */
+
+#include "disk.h"
+
+#define PLAN_EVENTS_MAX 32
+#define PLAN_BATCHES_MAX 4
+#define PLAN_LIVES_MAX 8 /* deaths, and the life after the last of them */
+
+enum event_kind {
+    EVENT_NONE, /* taken out */
+    /* commands of the client, one after another, over all lives */
+    EVENT_UPLOAD,  /* the input of a batch; `value`: its lines */
+    EVENT_CREATE,  /* the batch, with an idempotency key */
+    EVENT_CANCEL,  /* the batch */
+    EVENT_READ,    /* a page of its results; `value`: the most lines */
+    EVENT_AWAIT,   /* the batch has ended */
+    EVENT_DELETE,  /* the batch, with all that it has */
+    EVENT_PAUSE,   /* the batch, and resumes it `value` ms later */
+    EVENT_IDLE,    /* `value` ms pass */
+    EVENT_JUMP,    /* the wall clock jumps by `value` seconds */
+    EVENT_DOWN,    /* the engine of `batch` (a seat here) dies */
+    EVENT_SILENCE, /* that seat answers nothing for `value` ms, then loses its connection */
+    /* faults, at call number `call` of life `life` that changes the disk */
+    EVENT_CUT,   /* the power is cut; `value`: an enum disk_luck */
+    EVENT_KILL,  /* the process dies, the machine does not */
+    EVENT_FULL,  /* the disk is full for `value` ms */
+    EVENT_ERROR, /* a sync from here on fails, and drops its pages */
+    EVENT_KINDS
+};
+
+struct event {
+    enum event_kind kind;
+    uint32_t batch;
+    int64_t value;
+    uint32_t life;
+    uint32_t call;
+};
+
+struct plan {
+    uint64_t seed;
+    bool is_fresh;         /* begins with an empty disk */
+    uint32_t line_padding; /* bytes that each request has besides its own */
+    uint32_t preempt;      /* a thread gives way at one of so many places; 0: at none */
+    uint32_t workers;
+    uint32_t trouble; /* one of so many answers is an error or lost; 0: none */
+    uint32_t event_count;
+    struct event events[PLAN_EVENTS_MAX];
+};
+
+void plan_draw(struct plan *ret_plan, uint64_t seed);
+static inline bool event_is_fault(enum event_kind kind) {
+    return kind >= EVENT_CUT;
+}
+/* "cut the power at call 17 of life 2", for people. */
+void plan_write_event(const struct event *event, char *ret_text, size_t text_bytes);

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes copies of sources of quern that have mistakes in them, for the rig to find. A mistake is
+made where rig_planted() says its number. A text that is replaced must occur once, so that the list
+follows the code.
+
+  tests/rig/plant.py SOURCE_ROOT OUT_FOLDER
+"""
+import pathlib, sys
+
+DECLARE = "int rig_planted(void);\n"
+WRITER, SPOOL, LEASES = ("store/seglog_writer.c", "store/files_spool.c", "runner/leases.c")
+# The file, its text, and the text in its place.
+MISTAKES = [
+    # 1: the sync of a log is left out
+    (WRITER, "enum err err = os_fdatasync(log->fd, &error);",
+     "enum err err = rig_planted() == 1 ? OK : os_fdatasync(log->fd, &error);"),
+    # 2: results are acknowledged before they are synced
+    (WRITER, "    sync_logs(group);\n    store_note_group(writer->store, group->count);\n"
+     "    tell(writer, group);\n",
+     "    if (rig_planted() == 2) tell(writer, group);\n"
+     "    sync_logs(group);\n    store_note_group(writer->store, group->count);\n"
+     "    if (rig_planted() != 2) tell(writer, group);\n"),
+    # 3: the row of a file, which is the index of files, is written before the file's bytes
+    (SPOOL, "enum err err = store_sync_result(store, os_fsync(spool->fd, error), error);",
+     "enum err err = row_first ? OK : store_sync_result(store, os_fsync(spool->fd, error), error);"
+     ),
+    (SPOOL, "struct store_spool {", "static bool row_first;\n\nstruct store_spool {"),
+    (SPOOL, "    enum err err = store_spool_place(spool, file, error);\n    if (err != OK) return err;\n"
+     "    err = database_transact(store, add_row, file, error);\n",
+     "    char late[STORE_PATH_BYTES];\n    int late_fd;\n    row_first = rig_planted() == 3;\n"
+     "    enum err err = store_spool_place(spool, file, error);\n    row_first = false;\n"
+     "    if (err != OK) return err;\n"
+     "    err = database_transact(store, add_row, file, error);\n"
+     "    store_file_path(store, late, file->id);\n"
+     "    if (rig_planted() == 3 && os_open(&late_fd, late, O_RDWR, 0, error) == OK) {\n"
+     "        (void)store_sync_result(store, os_fsync(late_fd, error), error);\n"
+     "        os_close(late_fd);\n    }\n"),
+    # 4: a place of a lease is freed twice
+    (LEASES, "if (last == line->number) own->at--;",
+     "if (last == line->number) own->at -= rig_planted() == 4 && own->at > 1 ? 2 : 1;"),
+    # 5: the folder is not synced after a rename
+    (SPOOL, "    if (err == OK) err = store_sync_result(store, os_fsync(folder, error), error);",
+     "    if (err == OK && rig_planted() != 5)\n"
+     "        err = store_sync_result(store, os_fsync(folder, error), error);"),
+]
+
+root, out = (pathlib.Path(word) for word in sys.argv[1:])
+for name in (WRITER, SPOOL, LEASES):
+    text = (root / "src/service" / name).read_text()
+    for file, old, new in MISTAKES:
+        if file != name:
+            continue
+        if text.count(old) != 1:
+            sys.exit(f"{name}: this occurs {text.count(old)} times, not once: {old}")
+        text = text.replace(old, new)
+    (out / pathlib.Path(name).name).write_text(DECLARE + text)

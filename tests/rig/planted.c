@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The rig with mistakes in it (plant.py): each must be found, and shrunk to a few events.
+ *
+ *   rig_planted [NUMBER]   all of them, or one
+ */
+
+#include "explain.h"
+#include "run.h"
+#include "tap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SEEDS_MAX 10000u
+#define EVENTS_MAX 12u
+
+/* What is wrong, and the mark of the violation that shows it. */
+static const struct {
+    const char *sentence, *mark;
+} mistakes[] = {
+    {NULL, NULL},
+    {"a sync of a log that is left out", "(I5)"},
+    {"an acknowledgement before the commit", "(I5)"},
+    {"an index that is written before its log", "(I1"},
+    {"a lease that is freed twice", "(leases)"},
+    {"a rename without the folder's sync", "(I1"},
+};
+#define MISTAKES (sizeof mistakes / sizeof *mistakes)
+
+static int planted;
+
+int rig_planted(void);
+int rig_planted(void) {
+    return planted;
+}
+
+static void find(int number) {
+    struct plan plan;
+    uint64_t seed = 0;
+    unsigned events = 0;
+    planted = number;
+    bool is_found = false;
+    while (!is_found && seed < SEEDS_MAX) {
+        plan_draw(&plan, ++seed);
+        is_found = !run_plan(&plan) && strstr(world->wrong, mistakes[number].mark);
+    }
+    if (is_found) events = explain(&plan);
+    report(is_found && events <= EVENTS_MAX, "%s is found by seed %llu of %u, in %u events",
+           mistakes[number].sentence, (unsigned long long)seed, SEEDS_MAX, events);
+}
+
+int main(int count, char **words) {
+    unsigned long only = count > 1 ? strtoul(words[1], NULL, 10) : 0;
+    run_begin();
+    for (size_t i = 1; i < MISTAKES; i++)
+        if (only == 0 || only == i) find((int)i);
+    return report_end();
+}

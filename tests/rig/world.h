@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* world: all that outlives a process of the rig: the disk, the clocks, what the client knows, and
+ * what happened.
+ *
+ * A life of the server is a child process, so that it dies as processes do, with all its memory.
+ * The world lies in memory that the children share with the rig.
+ *
+ * Thread: one; children live one after another.
+ * Memory: one mapping, for the life of the rig. */
+
+#include "disk.h"
+#include "ledger.h"
+#include "plan.h"
+
+#define WORLD_TRACE 64
+
+/* How a life ended. */
+enum life_end {
+    LIFE_DONE = 0,    /* it did all that it had to */
+    LIFE_CUT = 41,    /* as planned */
+    LIFE_KILLED = 42, /* as planned */
+    LIFE_WRONG = 43,  /* the world has the sentence */
+};
+
+struct trace {
+    uint32_t life, call;
+    const char *name; /* what the call is; a constant */
+    char file[48];
+    uint64_t offset, bytes;
+};
+
+struct world {
+    struct plan plan;
+    struct ledger ledger;
+    int64_t now_ns;     /* the monotonic clock */
+    int64_t wall_ms;    /* what the wall clock is ahead of it */
+    uint32_t life;      /* from 0 */
+    uint32_t call;      /* calls that changed the disk, in this life */
+    uint32_t calls_all; /* in all lives */
+    uint32_t command;   /* the next event for the client */
+    int64_t full_until_ns;
+    uint64_t capacity; /* the disk's, when it is not full */
+    bool has_error;    /* a sync of this life failed, so the process may end itself */
+    bool was_open;     /* the store was open once */
+    uint32_t trace_count;
+    struct trace trace[WORLD_TRACE];
+    char wrong[512]; /* the first violation; empty: none */
+    struct disk disk;
+};
+
+extern struct world *world;
+
+/* Notes a violation and ends the life. */
+void world_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* A generator for one purpose of this life. */
+struct rng world_rng(uint64_t purpose);
