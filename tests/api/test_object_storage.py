@@ -6,6 +6,7 @@ import pytest
 
 import object_storage
 import support
+from certificate import make_certificate
 from object_storage import BUCKET, Hold, half, lost, name
 
 LINES = support.jsonl([support.request(f"r{i}", f"question {i}") for i in range(5)])
@@ -230,6 +231,70 @@ def test_a_profile_gives_credentials_and_endpoint(storage, tmp_path):
             "AWS_PROFILE": "work", "no_proxy": "*"})
     assert done.returncode == 0 and ids(out.read_bytes()) == [f"r{i}"
                                                               for i in range(5)], done.stderr
+
+
+def test_a_session_token_is_sent_and_signed(storage, tmp_path):
+    storage.put("in.jsonl", LINES)
+    storage.check_signatures(1000)  # moto knows no such token
+    done = run(storage, tmp_path, name("in.jsonl"), tmp_path / "out", AWS_SESSION_TOKEN="t/o+k=n")
+    assert done.returncode == 0 and storage.wrong == 0, done.stderr
+    assert storage.seen[-1][2]["x_amz_security_token"] == "t/o+k=n"
+
+
+def test_an_endpoint_is_trusted_by_its_certificate(running, tmp_path):
+    certificate, key = make_certificate(tmp_path, "storage")
+    with object_storage.Storage((str(certificate), str(key))) as secure:
+        secure.key = running.key
+        running.check_signatures(1000)  # both are in this process
+        running.put("in.jsonl", LINES)
+        done = run(secure, tmp_path, name("in.jsonl"), tmp_path / "out")
+        assert done.returncode == 6 and "certificate" in done.stderr, done.stderr
+        done = run(secure, tmp_path, name("in.jsonl"), tmp_path / "out",
+                   AWS_CA_BUNDLE=str(certificate))
+        assert done.returncode == 0 and secure.wrong == 0, done.stderr
+
+
+def test_overwrite_sends_what_could_not_be_sent_and_runs_nothing(storage, tmp_path):
+    storage.put("out.jsonl", b"older")
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(LINES)
+    denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+    storage.answers = [("PUT", "", (403, denied))]
+    assert run(storage, tmp_path, source, name("out.jsonl"), "--overwrite").returncode == 5
+    local, = tmp_path.glob("quern-*.jsonl")
+    made = local.stat().st_ino, local.read_bytes()
+    storage.answers = [("PUT", "", (403, denied))]
+    assert run(storage, tmp_path, source, name("out.jsonl"), "--overwrite").returncode == 5
+    assert made == (local.stat().st_ino, local.read_bytes())
+    assert run(storage, tmp_path, source, name("out.jsonl"), "--overwrite").returncode == 0
+    assert storage.get("out.jsonl") == made[1]
+
+
+class Kill:
+    """The request number `wanted` stops before or in the middle of its answer."""
+
+    def __init__(self, wanted, in_answer):
+        self.left, self.hold = wanted, Hold(in_answer)
+
+    def __call__(self, own, start):
+        self.left -= 1
+        return self.hold(own, start) if self.left == 0 else own()
+
+
+# A look, a download, the begin of an upload, three parts, and its end.
+@pytest.mark.slow
+@pytest.mark.parametrize("number,in_answer",
+                         support.drawn([(n, half) for n in range(1, 8) for half in (0, 1)], 2))
+def test_a_kill_at_any_request_loses_nothing(storage, tmp_path, number, in_answer):
+    storage.put("in.jsonl", LARGE)
+    kill = Kill(number, in_answer)
+    storage.answers = [(method, "", kill) for method in ("GET", "POST", "PUT") for _ in range(9)]
+    kill_at(storage, kill.hold, *arguments(tmp_path, name("in.jsonl"), name("out.jsonl")))
+    storage.answers = []
+    done = run(storage, tmp_path, name("in.jsonl"), name("out.jsonl"))
+    assert done.returncode == 0, done.stderr
+    assert ids(storage.get("out.jsonl")) == [f"r{i}" for i in range(4000)]
+    assert not list(tmp_path.iterdir())
 
 
 # --- the client's commands ---

@@ -38,16 +38,29 @@ class Storage:
     """`answers` has rules for the next requests that they fit: (method, word of the query, what).
     What is a status with an XML body, or a function of the request and the storage's own answer."""
 
-    def __init__(self):
+    def __init__(self, certificate=None):
         self.app = DomainDispatcherApplication(create_backend_app)
         self.answers, self.seen, self.wrong, self.lock = [], [], 0, threading.Lock()
-        self.server = werkzeug.serving.make_server("127.0.0.1", 0, self.answer, threaded=True)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.server = werkzeug.serving.make_server("127.0.0.1",
+                                                   0,
+                                                   self.answer,
+                                                   threaded=True,
+                                                   ssl_context=certificate)
+        kind = "https" if certificate else "http"
+        self.url = f"{kind}://127.0.0.1:{self.server.server_port}"
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.thread.join()
 
     def answer(self, environ, start):
         seen = (environ["REQUEST_METHOD"], environ.get("QUERY_STRING", ""),
-                {name: environ.get("HTTP_" + name.upper()) for name in ("range", "if_match")})
+                {name: environ.get("HTTP_" + name.upper()) for name in ("range", "if_match", "x_amz_security_token")})
         with self.lock:
             self.seen.append(seen)
             if environ.get("HTTP_USER_AGENT", "").startswith("quern/"):
@@ -140,8 +153,12 @@ def lost(own, start):
 
 @contextlib.contextmanager
 def serving():
-    storage = Storage()
-    storage.thread.start()
+    with Storage() as storage:
+        yield prepared(storage)
+
+
+def prepared(storage):
+    """With a user, who alone may do anything, and a bucket."""
     storage.check_signatures(1000)
     iam = storage.client("iam")
     iam.create_user(UserName="quern")
@@ -151,11 +168,7 @@ def serving():
     storage.mine = storage.client(key=storage.key)
     storage.mine.create_bucket(Bucket=BUCKET)
     storage.check_signatures(0)
-    try:
-        yield storage
-    finally:
-        storage.server.shutdown()
-        storage.thread.join()
+    return storage
 
 
 def name(key):

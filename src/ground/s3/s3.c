@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define CONNECT_MS 30000
+#define CERTIFICATES "AWS_CA_BUNDLE"       /* as AWS's tools have it */
 #define ANSWER_BYTES_MAX ((size_t)1 << 20) /* a list of 1,000 parts has 300 KB */
 
 /* --- the endpoint --- */
@@ -63,15 +64,16 @@ enum err s3_open(struct s3 **ret_s3, const struct s3_options *options, struct er
     buf_init(&s3->body, ANSWER_BYTES_MAX);
     enum err err = s3_account_read(&s3->account, error);
     if (err == OK) err = *s3->account.endpoint ? use_endpoint(s3, error) : use_aws(s3, error);
-    const struct net_client_options net = {.exchanges_max = 1,
-                                           .text_bytes_max = ANSWER_BYTES_MAX,
-                                           .connect_ms = CONNECT_MS,
-                                           .certificates = getenv("SSL_CERT_FILE"),
-                                           .proxy_from_environment = true,
-                                           .slow_bytes_per_s = 1,
-                                           .context = s3,
-                                           .bytes = s3_take_bytes,
-                                           .done = s3_take_end};
+    const struct net_client_options net = {
+        .exchanges_max = 1,
+        .text_bytes_max = ANSWER_BYTES_MAX,
+        .connect_ms = CONNECT_MS,
+        .certificates = getenv(getenv(CERTIFICATES) ? CERTIFICATES : "SSL_CERT_FILE"),
+        .proxy_from_environment = true,
+        .slow_bytes_per_s = 1,
+        .context = s3,
+        .bytes = s3_take_bytes,
+        .done = s3_take_end};
     if (err == OK) err = net_client_open(&s3->client, &net, error);
     if (err == OK)
         *ret_s3 = s3;
