@@ -126,27 +126,37 @@ ALWAYS_INLINE void widen(const enum weight_kind kind, const int rows, __m256i (*
         _mm256_madd_epi16(dots[r][c], _mm256_set1_epi16(1));
 }
 
-/* The exact sums of products of one group; a: the rows, fine and coarse: offsets of the group's
- * activations in them, quads: those of four columns where any row has a coarse part. */
+/* dots += the products of a row's coarse part with one group. Each row takes the quads that it has
+ * itself: those of all rows together are twice as many. */
+ALWAYS_INLINE void dot_coarse(const unsigned char *weights, const enum weight_kind kind,
+                              __m256i steps, const unsigned char *coarse, uint32_t quads,
+                              __m256i (*dots)[2]) {
+    __m256i sums[1][2];
+    if (!quads) return;
+    clear(1, sums);
+    for (; quads; quads &= quads - 1) {
+        size_t quad = (size_t)__builtin_ctz(quads);
+        dot_quad(weights + quad * (kind == BYTES ? 128 : 64), kind, steps, &coarse, 4 * quad, 1,
+                 sums);
+    }
+    widen(kind, 1, sums);
+    UNROLL for (int c = 0; c < 2; c++)(*dots)[c] =
+        _mm256_add_epi32((*dots)[c], _mm256_slli_epi32(sums[0][c], COARSE_SHIFT));
+}
+
+/* The exact sums of products of group g; a: the rows. */
 ALWAYS_INLINE void dot_group(const unsigned char *weights, const enum weight_kind kind,
                              __m256i steps, const uint32_t group, const unsigned char *const *a,
-                             size_t fine, size_t coarse, uint32_t quads, const int rows,
+                             const struct byte_activations *at, size_t g, const int rows,
                              __m256i (*ret_dots)[2]) {
     const size_t quad_bytes = kind == BYTES ? 128 : 64;
     clear(rows, ret_dots);
     UNROLL for (uint32_t k = 0; k < group; k += 4)
-        dot_quad(weights + k / 4 * quad_bytes, kind, steps, a, fine + k, rows, ret_dots);
+        dot_quad(weights + k / 4 * quad_bytes, kind, steps, a, g * group + k, rows, ret_dots);
     widen(kind, rows, ret_dots);
-    if (!quads) return;
-    __m256i dots[TILE_ROWS][2];
-    clear(rows, dots);
-    for (; quads; quads &= quads - 1) {
-        size_t quad = (size_t)__builtin_ctz(quads);
-        dot_quad(weights + quad * quad_bytes, kind, steps, a, coarse + 4 * quad, rows, dots);
-    }
-    widen(kind, rows, dots);
-    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < 2; c++) ret_dots[r][c] =
-        _mm256_add_epi32(ret_dots[r][c], _mm256_slli_epi32(dots[r][c], COARSE_SHIFT));
+    UNROLL for (int r = 0; r < rows; r++)
+        dot_coarse(weights, kind, steps, a[r] + at->coarse + g * group, a[r][at->coarse_quads + g],
+                   &ret_dots[r]);
 }
 
 ALWAYS_INLINE void bytes_pass(const struct place *place, const uint32_t column, const int rows,
@@ -167,10 +177,7 @@ ALWAYS_INLINE void bytes_pass(const struct place *place, const uint32_t column, 
     for (size_t g = 0; g < matrix->cols / group; g++, weights += group_bytes) {
         __m256i dots[TILE_ROWS][2];
         const unsigned char *numbers = weights + data_bytes;
-        uint32_t quads = 0;
-        UNROLL for (int r = 0; r < rows; r++) quads |= a[r][at.coarse_quads + g];
-        dot_group(weights, kind, steps, group, a, g * group, at.coarse + g * group, quads, rows,
-                  dots);
+        dot_group(weights, kind, steps, group, a, &at, g, rows, dots);
         UNROLL for (int r = 0; r < rows; r++) {
             __m256 scale = broadcast_f32(a[r] + at.scales + 4 * g);
             __m256i zeros = _mm256_setzero_si256();

@@ -6,8 +6,8 @@
  * vectors of 16 columns. For quantised weights vpdpbusd multiplies unsigned weights by signed
  * activations, four products per lane, into exact int32 sums of one group. The group's sum becomes
  * f32 with weight scale · activation scale. Adding -zero · Σ activations takes the weights' zero
- * off. The coarse part of activations (matrix.h) is summed first, over the quads of columns where
- * any row of the register tile has one, and shifted: further zeros do not change an exact sum.
+ * off. The coarse part of a row's activations (matrix.h) is summed first, over its quads of columns
+ * that have one, and shifted.
  *
  * Every output is one chain of the same operations in the same order, for any height of the tile.
  * That makes rows independent of the batch. The functions of one height and one format are the same
@@ -56,6 +56,20 @@ ALWAYS_INLINE void dot_quad(const unsigned char *weights, const enum weight_kind
     }
 }
 
+/* dots: zeros, that become the products of a row's coarse part with one group, in units of fine
+ * steps. Each row takes the quads that it has itself: six rows have more than twice as many. */
+ALWAYS_INLINE void dot_coarse(const unsigned char *weights, const enum weight_kind kind,
+                              __m512i steps, const unsigned char *coarse, uint32_t quads,
+                              __m512i (*dots)[2]) {
+    if (!quads) return;
+    for (; quads; quads &= quads - 1) {
+        size_t quad = (size_t)__builtin_ctz(quads);
+        dot_quad(weights + quad * (kind == BYTES ? 128 : 64), kind, steps, &coarse, 4 * quad, 1,
+                 dots);
+    }
+    UNROLL for (int c = 0; c < 2; c++)(*dots)[c] = _mm512_slli_epi32((*dots)[c], COARSE_SHIFT);
+}
+
 ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows,
                               const enum weight_kind kind, const uint32_t group,
                               const bool has_minimum) {
@@ -73,20 +87,10 @@ ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows,
     }
     for (size_t g = 0; g < matrix->cols / group; g++) {
         __m512i dots[TILE_ROWS][2];
-        uint32_t quads = 0;
-        UNROLL for (int r = 0; r < rows; r++) {
-            quads |= a[r][at.coarse_quads + g];
-            dots[r][0] = dots[r][1] = _mm512_setzero_si512();
-        }
-        if (quads) {
-            for (; quads; quads &= quads - 1) {
-                size_t quad = (size_t)__builtin_ctz(quads);
-                dot_quad(weights + quad * quad_bytes, kind, steps, a,
-                         at.coarse + g * group + 4 * quad, rows, dots);
-            }
-            UNROLL for (int r = 0; r < rows; r++) UNROLL for (int c = 0; c < 2; c++) dots[r][c] =
-                _mm512_slli_epi32(dots[r][c], COARSE_SHIFT);
-        }
+        UNROLL for (int r = 0; r < rows; r++) dots[r][0] = dots[r][1] = _mm512_setzero_si512();
+        UNROLL for (int r = 0; r < rows; r++)
+            dot_coarse(weights, kind, steps, a[r] + at.coarse + g * group,
+                       a[r][at.coarse_quads + g], &dots[r]);
         UNROLL for (int r = 0; r < rows && !has_minimum; r++) {
             __m512i zeros = _mm512_slli_epi32(broadcast_i32(a[r] + at.negative_sums + 4 * g),
                                               place->tile->zero_shift);

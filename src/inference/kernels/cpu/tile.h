@@ -101,8 +101,8 @@ ALWAYS_INLINE void run_tiles(const struct matmul *call, uint32_t tile_begin, uin
  * A few channels of a model are tens to thousands of times larger than the rest. A step of largest
  * / 127 would round away their neighbours. So the step of a group is at most STEP_MEANS · mean |x|
  * of the row / 127, for any largest value. A value beyond ±127 steps also gets a coarse part in
- * units of 128 steps. Such values are rare, and a product adds the coarse part only for quads of
- * four columns with one. A smaller STEP_MEANS makes them more frequent. */
+ * units of 128 steps. Such values are rare, and a product adds a row's coarse part only for quads
+ * of four columns with one. A smaller STEP_MEANS makes them more frequent. */
 #define STEP_MEANS 4.0f
 /* Coarse and fine together reach this many times ±127. */
 #define COARSE_REACH 128.0f
