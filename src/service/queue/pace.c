@@ -65,6 +65,19 @@ uint32_t pace_recall(const struct pace_worker *worker, double even_s) {
     return kept < worker->lines ? worker->lines - kept : 0;
 }
 
+void pace_took(struct pace_longest *longest, double now_s, double took_s) {
+    if (now_s - longest->since_s >= RATE_SECONDS) {
+        longest->before_s = longest->now_s;
+        longest->now_s = 0;
+        longest->since_s = now_s;
+    }
+    if (took_s > longest->now_s) longest->now_s = took_s;
+}
+
+double pace_longest_s(const struct pace_longest *longest) {
+    return longest->now_s > longest->before_s ? longest->now_s : longest->before_s;
+}
+
 bool pace_is_overdue(double age_s, double longest_s) {
     return longest_s > 0 && age_s > longest_s * OVERDUE_FACTOR + OVERDUE_SECONDS;
 }

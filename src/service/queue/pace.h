@@ -59,6 +59,13 @@ double pace_even_s(struct pace_worker *workers, size_t count);
 /* How many of the lines of this worker go back, so that the rest ends in that time. 0 if that ends
  * the batch hardly sooner. */
 uint32_t pace_recall(const struct pace_worker *worker, double even_s);
-/* Whether a line that a worker has for so long goes to another. `longest_s`: the longest time of a
- * line that was answered; 0: none was. */
+/* The longest time that a worker had a line, of those of the last minute or two in which lines were
+ * answered: at the beginning of a batch workers may have more lines than later. */
+struct pace_longest {
+    double now_s, before_s; /* this minute's, and that before */
+    double since_s;         /* when this minute began */
+};
+void pace_took(struct pace_longest *longest, double now_s, double took_s);
+double pace_longest_s(const struct pace_longest *longest); /* 0: no line was answered */
+/* Whether a line that a worker has for so long goes to another. */
 bool pace_is_overdue(double age_s, double longest_s);

@@ -17,6 +17,7 @@
 #include "batch/index.h"
 #include "batch/state.h"
 #include "queue/order.h"
+#include "queue/pace.h"
 #include "runner/leases.h"
 #include "runner/runs.h"
 #include "runner/waiting_for_model.h"
@@ -76,7 +77,7 @@ struct active_batch {
     struct waiting_for_model *waiting; /* NULL until one of several models has no room */
     struct leases leases;
     struct runs runs;
-    int64_t longest_ns;  /* the longest time that a worker, none that is slow, had a line */
+    struct pace_longest longest; /* without slow workers */
     uint64_t blocked_at; /* runner->progress when it had no line that any worker could take */
 };
 

@@ -230,9 +230,9 @@ static bool put_aside(struct runner *runner, struct slot *slot,
 
 /* The lock is held. */
 static void note_time(const struct seat *seat, const struct slot *slot, int64_t now_ns) {
-    int64_t took_ns = now_ns - slot->begun_ns;
-    if (took_ns > slot->batch->longest_ns && !seat_is_slow(seat) && slot->recalled_ns == 0)
-        slot->batch->longest_ns = took_ns;
+    if (!seat_is_slow(seat) && slot->recalled_ns == 0)
+        pace_took(&slot->batch->longest, (double)now_ns / 1e9,
+                  (double)(now_ns - slot->begun_ns) / 1e9);
 }
 
 void runner_on_result(void *context, const struct worker_result *result) {

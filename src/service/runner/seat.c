@@ -23,8 +23,10 @@ bool seat_has_room(const struct runner *runner, const struct seat *seat,
         bool is_alone = seat->suspects_max > 1 || seat->requests == 0;
         return may_go && is_alone && seat->lines < seat->suspects_max;
     }
-    if (seat_is_sick(seat) && seat_has_well_neighbour(runner, seat))
-        return seat->lines == 0 && clock_monotonic_ns() >= seat->probe_ns;
+    if (seat_is_sick(seat) && seat_has_well_neighbour(runner, seat)) {
+        int64_t now_ns = clock_monotonic_ns();
+        return seat->lines == 0 && now_ns >= seat->probe_ns && now_ns >= seat->faults.due_ns;
+    }
     return seat->lines < seat_limit(seat) &&
            (seat->bytes < runner->options.lookahead_bytes || seat->lines == 0);
 }
@@ -34,7 +36,7 @@ bool seat_is_lost(const struct seat *seat, int64_t now_ns) {
 }
 
 bool seat_is_sick(const struct seat *seat) {
-    return seat->downs >= WORKER_SICK_DOWNS || seat->faults >= SEAT_SICK_FAULTS;
+    return seat->downs >= WORKER_SICK_DOWNS || faults_are_many(&seat->faults);
 }
 
 uint32_t seat_limit(const struct seat *seat) {
@@ -83,19 +85,10 @@ bool seat_is_fault(const struct worker_result *result) {
 void seat_note_answer(struct seat *seat, const struct worker_result *result, int64_t now_ns) {
     if (result->outcome == OUTCOME_DONE) seat->downs = 0;
     if (!seat_is_fault(result)) {
-        if (result->outcome == OUTCOME_DONE) seat->faults = 0;
-        return;
+        if (result->outcome == OUTCOME_DONE) faults_end(&seat->faults);
+    } else if (faults_note(&seat->faults, now_ns)) {
+        log_warn("worker=%u event=worker_sick faults=%u", seat->index, seat->faults.count);
     }
-    if (++seat->faults < SEAT_SICK_FAULTS) return;
-    if (seat->faults == SEAT_SICK_FAULTS) {
-        seat->fault_probes = 0;
-        log_warn("worker=%u event=worker_sick faults=%u", seat->index, seat->faults);
-    } else if (now_ns < seat->probe_ns) {
-        return; /* it was in flight already */
-    } else if (seat->fault_probes < PROBE_DOUBLINGS) {
-        seat->fault_probes++;
-    }
-    seat->probe_ns = now_ns + (PROBE_NS << seat->fault_probes);
 }
 
 void seat_leave(struct runner *runner, struct slot *slot) {

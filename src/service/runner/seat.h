@@ -14,22 +14,21 @@
  * another seat of its model is well, it gets one line at a time, after a pause that doubles, and a
  * line that goes down for the first time then is no suspect. An answer makes it well. So a broken
  * machine convicts no line: the last of the downs that do is on another seat, where one serves the
- * model. A seat is sick, too, once SEAT_SICK_FAULTS answers in a row were errors of the worker:
- * one that fails at once would take line after line.
+ * model. A seat is sick, too, once FAULTS_SICK answers in a row were errors of the worker
+ * (queue/faults.h).
  *
  * Thread: the runner's lock.
  * Memory: an array in struct runner; a seat is never given back.
  * Invariant: `suspects` counts the line states with is_suspect and this home. */
 
 #include "protocol/worker.h"
+#include "queue/faults.h"
 #include "queue/pace.h"
 #include "runner/line_state.h"
 #include "runner/runs.h"
 
 struct runner;
 struct slot;
-
-#define SEAT_SICK_FAULTS 8
 
 struct seat {
     struct runner *runner;
@@ -51,10 +50,9 @@ struct seat {
     uint32_t suspects_good; /* ended well since suspects_max was set */
     int64_t down_ns;        /* when the worker last went down */
     uint32_t downs;         /* with jobs, since it last answered one */
-    uint32_t faults;        /* errors of the worker since its last other answer */
-    uint32_t fault_probes;  /* those of them that came after a pause */
-    int64_t probe_ns;       /* sick: when it may get a line again */
-    uint32_t served;        /* knows the model of its latest job again; 0: none yet */
+    struct faults faults;
+    int64_t probe_ns; /* sick: when it may get a line again */
+    uint32_t served;  /* knows the model of its latest job again; 0: none yet */
 
     /* Measured once per second (rates.h): */
     struct pace pace;

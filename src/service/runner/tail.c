@@ -91,7 +91,7 @@ static void ask_latest(struct runner *runner, struct tail *tail, uint32_t seat, 
 
 /* Lines that a worker has far longer than any other line was with one. */
 static void ask_overdue(struct runner *runner, struct tail *tail) {
-    double longest_s = (double)tail->batch->longest_ns / 1e9;
+    double longest_s = pace_longest_s(&tail->batch->longest);
     for (uint32_t i = 0; i < runner->slot_count && tail->room > 0; i++) {
         struct slot *slot = slot_at(runner, i);
         double age_s = (double)(tail->now_ns - slot->begun_ns) / 1e9;

@@ -84,6 +84,19 @@ static void a_line_is_overdue_after_three_times_the_longest_and_ten_seconds(void
     assert_false(pace_is_overdue(1e6, 0));
 }
 
+static void the_longest_time_of_long_ago_is_forgotten(void **state) {
+    (void)state;
+    struct pace_longest longest = {0};
+    assert_true(pace_longest_s(&longest) == 0);
+    pace_took(&longest, 1000, 90);
+    pace_took(&longest, 1050, 3);
+    pace_took(&longest, 1061, 4);
+    assert_true(pace_longest_s(&longest) == 90);
+    pace_took(&longest, 1130, 2);
+    assert_true(pace_longest_s(&longest) == 4);
+    assert_true(pace_longest_s(&longest) == 4); /* however long nothing is answered */
+}
+
 static void a_worker_is_slow_from_a_quarter_on(void **state) {
     (void)state;
     assert_true(pace_slowness(3, 10) == 1);
@@ -100,6 +113,7 @@ int main(void) {
         cmocka_unit_test(all_end_together_after_a_recall_and_what_runs_stays),
         cmocka_unit_test(nothing_is_recalled_for_two_seconds_or_without_a_rate),
         cmocka_unit_test(a_line_is_overdue_after_three_times_the_longest_and_ten_seconds),
+        cmocka_unit_test(the_longest_time_of_long_ago_is_forgotten),
         cmocka_unit_test(a_worker_is_slow_from_a_quarter_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
