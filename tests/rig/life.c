@@ -11,6 +11,7 @@
 #include "faults.h"
 #include "rig_worker.h"
 #include "store/batches_remove.h"
+#include "store/schema.h"
 #include "store/seglog_writer.h"
 #include "threads.h"
 #include "vfs.h"
@@ -54,6 +55,14 @@ static void check_directory(const char *when) {
 static bool disk_is_full(void) {
     faults_tend();
     return world->full_until_ns != 0;
+}
+
+/* The check makes a whole database in memory to compare with, and only reads this one: the first
+ * life of a plan has it, as the others would take twice their time. */
+enum err __real_schema_check(sqlite3 *db, int version, const char *path, struct error *error);
+enum err __wrap_schema_check(sqlite3 *db, int version, const char *path, struct error *error);
+enum err __wrap_schema_check(sqlite3 *db, int version, const char *path, struct error *error) {
+    return world->life == 0 && !store ? __real_schema_check(db, version, path, error) : OK;
 }
 
 static void open_store(void) {

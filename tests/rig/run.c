@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "calls.h"
 #include "life.h"
+#include "vfs.h"
 
 #include <assert.h>
 #include <signal.h>
@@ -78,6 +79,7 @@ static void *map(size_t bytes) {
 }
 
 void run_begin(void) {
+    vfs_prepare();
     world = map(sizeof *world);
     formatted = map(sizeof *formatted);
     said_fd = memfd_create("rig", 0);

@@ -262,6 +262,11 @@ static int vfs_last_error(sqlite3_vfs *vfs, int count, char *ret_text) {
     return last_errno;
 }
 
+void vfs_prepare(void) {
+    if (sqlite3_config(SQLITE_CONFIG_SINGLETHREAD) != SQLITE_OK) abort();
+    if (sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0) != SQLITE_OK) abort();
+}
+
 void vfs_register(void) {
     static sqlite3_vfs vfs = {
         .iVersion = 2,

@@ -8,5 +8,7 @@
  * Thread: one.
  * Memory: the files of one life. */
 
+/* Once, before all lives: SQLite needs no locks of its own here. */
+void vfs_prepare(void);
 /* Makes it the default of this process. */
 void vfs_register(void);

@@ -68,9 +68,10 @@
  * batch's alone. In every other, also where the header is damaged, start at offset 128. Where a
  * valid record stands, take it and go on behind it; the first record of a line counts, a later one
  * is a duplicate. Where none stands, look for the next "QREC" that begins a valid record:
- *   - there is one: go on with it. The bytes before it are damage, to be reported; but in the last
- *     segment not where a sector of 512 bytes was never written, which is zeros from the first of
- *     these bytes to the sector's end, or a whole sector of zeros: a group that a power cut tore;
+ *   - there is one: go on with it. The bytes before it are damage, to be reported; but not where
+ *     a sector of 512 bytes was never written, which is zeros from the first of these bytes to the
+ *     sector's end, or a whole sector of zeros: a group that a power cut tore. The log went on
+ *     behind it since, so that it may be in any segment;
  *   - none, in the last segment with a good header: the records end here. Bytes that are not all
  *     zero are a torn tail and cut off. The log goes on at this offset;
  *   - none, in an earlier segment, with bytes left: damage; report it;

@@ -22,7 +22,6 @@
 struct scan {
     struct seglog *log;
     uint32_t index;
-    bool is_last;
     uint64_t records; /* records accepted in this segment */
     struct segment_reader reader;
 };
@@ -50,7 +49,7 @@ static void accept(struct scan *scan, uint64_t at, const struct record_header *h
  * the sector's end, or a whole sector of them. A group of records whose sync was cut off by the
  * power may have lost its front and kept its end. It was in no count. */
 static bool is_torn(struct scan *scan, uint64_t from, uint64_t to) {
-    for (uint64_t at = from; scan->is_last && at < to;) {
+    for (uint64_t at = from; at < to;) {
         uint64_t end = (at / SECTOR_BYTES + 1) * SECTOR_BYTES;
         size_t count = (size_t)((end < to ? end : to) - at);
         const unsigned char *part = segment_peek(&scan->reader, at, count);
@@ -170,7 +169,6 @@ static enum err scan_segment(struct seglog *log, uint32_t index, bool is_last,
                              unsigned char *window, struct error *error) {
     struct scan scan = {.log = log,
                         .index = index,
-                        .is_last = is_last,
                         .reader = {.window = window,
                                    .batch_sequence = log->identity.batch_sequence,
                                    .line_count = log->line_count,
