@@ -186,7 +186,7 @@ static enum err make_directory(struct restoring *restoring, struct error *error)
     int lock_fd;
     enum err err = is_done ? OK : check_first(restoring, error);
     if (err == OK && !is_done) err = check_empty(state_dir, error);
-    if (err == OK) err = os_mkdirs(state_dir, error);
+    if (err == OK) err = os_mkdirs_durable(state_dir, error);
     if (err == OK && chmod(state_dir, 0700) != 0)
         err = err_from_errno(error, errno, "cannot close %s to others", state_dir);
     if (err == OK) err = state_lock(state_dir, false, &lock_fd, error);

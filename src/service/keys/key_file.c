@@ -222,7 +222,7 @@ static enum err give_away(const struct folder *folder, int fd, struct error *err
 
 static enum err open_folder(const char *state_dir, struct folder *ret_folder, struct error *error) {
     struct folder folder = {.dir_fd = -1, .lock_fd = -1};
-    enum err err = os_mkdirs(state_dir, error);
+    enum err err = os_mkdirs_durable(state_dir, error);
     if (err == OK) err = os_open(&folder.dir_fd, state_dir, O_RDONLY | O_DIRECTORY, 0, error);
     if (err == OK)
         err = os_open_at(&folder.lock_fd, folder.dir_fd, KEY_FILE_NAME ".lock",

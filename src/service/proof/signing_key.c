@@ -50,7 +50,7 @@ static enum err make_folder(const char *path, struct error *error) {
     char *slash = strrchr(folder, '/');
     if (!slash || slash == folder) return OK;
     *slash = '\0';
-    return os_mkdirs(folder, error);
+    return os_mkdirs_durable(folder, error);
 }
 
 /* Makes a key under a name of this process and links it to its own, so that no reader sees a part
