@@ -97,6 +97,18 @@ def test_a_server_that_is_killed_in_a_call_goes_on_with_its_batch(tmp_path, monk
     predictor.close()
 
 
+def test_settings_of_a_service_in_the_environment_do_not_reach_the_server(tmp_path, monkeypatch):
+    keys = tmp_path / "keys"
+    keys.write_text("sk-other\n")
+    keys.chmod(0o600)
+    for name, value in {"API_KEY_FILE": str(keys), "HOST": "0.0.0.0", "PORT": "1"}.items():
+        monkeypatch.setenv(f"QUERN_{name}", value)
+    predictor = QuernPredictor("smollm2=echo")
+    assert predictor.child.url.startswith("http://127.0.0.1:")
+    assert predictor({"prompt": ["a"]})["generated_text"] == ["a"]
+    predictor.close()
+
+
 def test_a_server_that_cannot_start_says_why():
     with pytest.raises(QuernError, match="nowhere.gguf"):
         QuernPredictor("./nowhere.gguf")

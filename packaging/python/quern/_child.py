@@ -46,8 +46,14 @@ class Child:
 
     def __init__(self, model: str, options: Dict[str, Any]) -> None:
         self._command: List[str] = [
-            find_binary(), "serve", "--model", model, "--port", "0", "--config", os.devnull,
-            "--end-with-parent", "--no-access-log", "--log-level", "warn", *options_of(options)]
+            find_binary(), "serve", "--model", model, "--host", "127.0.0.1", "--port", "0",
+            "--config", os.devnull, "--end-with-parent", "--no-access-log", "--log-level", "warn", *options_of(options)]
+        # Settings of a service on this machine, which would keep this process out.
+        self._environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("QUERN_API_KEY", "QUERN_API_KEY_FILE", "QUERN_SSL_CERTFILE",
+                            "QUERN_SSL_KEYFILE")}
         self.folder, self._kept = _folder()
         self._process: Optional["subprocess.Popen[str]"] = None
         self._lock = threading.Lock()
@@ -97,7 +103,8 @@ class Child:
                                        stdin=subprocess.DEVNULL,
                                        stdout=subprocess.PIPE,
                                        stderr=log,
-                                       text=True)
+                                       text=True,
+                                       env=self._environment)
         assert process.stdout is not None
         if self._process and self._process.stdout:
             self._process.stdout.close()
