@@ -20,6 +20,13 @@ extern "C" {
 #define GROUPED_INPUTS 32u       /* inputs of a group */
 #define GROUPED_SCALE_BYTES 128u /* for a block and a group: 4 B per line */
 
+/* A product with few rows: its tiles' lines, rows at a time, blocks at most, and the bytes in which
+ * blocks leave sums of two tiles each for each other. */
+#define GROUPED_TILE 256u
+#define GROUPED_ROWS 32u
+#define GROUPED_BLOCKS_MAX 192u
+#define GROUPED_ROOM_BYTES ((uint64_t)GROUPED_BLOCKS_MAX * 2 * GROUPED_TILE * GROUPED_ROWS * 4)
+
 /* How codes become numbers. */
 enum grouping {
     GROUPED_NOT,

@@ -19,6 +19,7 @@ struct grouped_bench {
     size_t bytes; /* bytes in a copy */
     uint16_t *in, *y, *unpacked;
     struct cuda_grouped_rows codes;
+    struct cuda_grouped_room room;
 };
 
 static struct cuda_grouped copy_of(const struct grouped_bench *b, int i) {
@@ -29,8 +30,8 @@ static struct cuda_grouped copy_of(const struct grouped_bench *b, int i) {
 
 static void launch_few(const struct grouped_bench *b, uint32_t rows, int i) {
     const struct cuda_grouped weights = copy_of(b, i);
-    const struct cuda_grouped_few call = {weights,        rows, b->in,
-                                          weights.inputs, b->y, weights.lines};
+    const struct cuda_grouped_few call = {weights, rows,          b->in,  weights.inputs,
+                                          b->y,    weights.lines, b->room};
     MUST_BE_OK(cuda_grouped_few(&call, stream, error));
 }
 
@@ -86,8 +87,9 @@ static void bench_one(struct cuda_products *products, const char *name, enum gro
     b.unpacked = gpu_take<uint16_t>((size_t)lines * inputs);
     b.codes = {gpu_take_bytes((size_t)most * inputs), gpu_take_bytes((size_t)most * inputs / 4),
                most};
+    b.room = grouped_room(lines, (uint32_t)card.multiProcessorCount);
     fill_bf16(b.in, (size_t)most * inputs, 2, 1.0f);
-    for (uint32_t rows : {1u, 8u, 16u, 32u, 64u, 128u, 256u, 512u, 2048u}) bench_rows(&b, rows);
+    for (uint32_t rows : {1u, 4u, 8u, 16u, 32u, 64u, 128u, 256u, 512u, 2048u}) bench_rows(&b, rows);
     gpu_release();
 }
 

@@ -112,3 +112,9 @@ std::vector<float> grouped_want(const struct grouped_made &made, const struct gr
         }
     return want;
 }
+
+struct cuda_grouped_room grouped_room(uint32_t lines, uint32_t blocks) {
+    const size_t tiles = (lines + GROUPED_TILE - 1) / GROUPED_TILE;
+    const size_t sums = (size_t)blocks * 2 * GROUPED_TILE * GROUPED_ROWS;
+    return {blocks, gpu_take<float>(sums), gpu_copy(std::vector<uint32_t>(tiles))};
+}

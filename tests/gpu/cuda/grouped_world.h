@@ -38,3 +38,5 @@ bool grouped_are_codes(const struct grouped_case *is, const struct cuda_grouped_
 /* The product in double: (rows, lines). */
 std::vector<float> grouped_want(const struct grouped_made &made, const struct grouped_case *is,
                                 const std::vector<float> &in);
+/* The room of products with so many lines by so many blocks; NaN in it but for the counts. */
+struct cuda_grouped_room grouped_room(uint32_t lines, uint32_t blocks);

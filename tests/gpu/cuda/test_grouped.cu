@@ -41,6 +41,47 @@ static bool are_unpacked(struct rng *rng, const struct grouped_case *is) {
     return is_well;
 }
 
+/* Rows of an embedding: lines, tokens named and last sampled, with positions and without. */
+static bool is_embedded(struct rng *rng, const struct grouped_case *is) {
+    const struct grouped_made made = grouped_make(rng, is);
+    const uint32_t rows = 9, slots = 3, places = 5;
+    const size_t stride = is->inputs + 4;
+    std::vector<int32_t> tokens(rows), last(slots), ids(rows);
+    std::vector<uint32_t> at(rows);
+    std::vector<float> positions((size_t)places * is->inputs);
+    for (int32_t &token : last) token = (int32_t)rng_below(rng, is->lines);
+    for (float &value : positions) value = (float)rng_below(rng, 64) / 16;
+    for (uint32_t i = 0; i < rows; i++) {
+        const int32_t named = (int32_t)rng_below(rng, is->lines);
+        tokens[i] = rng_below(rng, 2) ? named : ~(int32_t)rng_below(rng, slots);
+        ids[i] = tokens[i] < 0 ? last[~tokens[i]] : tokens[i];
+        at[i] = (uint32_t)rng_below(rng, places);
+    }
+    struct cuda_grouped_embed call = {made.weights, {}};
+    call.rows.tokens = gpu_copy(tokens), call.rows.last_token = gpu_copy(last);
+    call.rows.scale = 2.5f, call.rows.width = is->inputs, call.rows.rows = rows;
+    call.rows.x = gpu_take<float>(rows * stride), call.rows.x_stride = stride;
+    const bool has_positions = rng_below(rng, 2);
+    if (has_positions) call.rows.positions = gpu_copy(positions), call.rows.places = gpu_copy(at);
+    MUST_BE_OK(cuda_grouped_embed(&call, stream, error));
+    gpu_settle();
+    const std::vector<float> got = gpu_read(call.rows.x, rows * stride);
+    bool is_well = true;
+    for (uint32_t row = 0; row < rows && is_well; row++)
+        for (uint32_t i = 0; i < is->inputs && is_well; i++) {
+            const double want = made.values[(size_t)ids[row] * is->inputs + i] * 2.5 +
+                                (has_positions ? positions[at[row] * is->inputs + i] : 0);
+            const double off = fabs((double)got[row * stride + i] - want);
+            const double rounding = grouped_rounds(is->type) ? 0x1p-11 : 0x1p-21;
+            is_well = off <= fabs(want) * rounding + 2.5 * made.room;
+            if (!is_well)
+                note("%s, token %d, input %u: %g, not %g", tensor_type_name(is->type), ids[row], i,
+                     got[row * stride + i], want);
+        }
+    gpu_release();
+    return is_well;
+}
+
 /* The largest distance that rounding allows: bf16 halves its last bit, 2^-8 of a number, and scales
  * of K types are off by 2^-12 of what may mostly cancel. */
 static double room_of(const struct grouped_case *is, const struct grouped_made &made,
@@ -77,7 +118,16 @@ static bool is_untouched(const struct grouped_case *is, const uint16_t *y, size_
     return true;
 }
 
-static bool check_few(struct rng *rng, const struct grouped_case *is) {
+/* Blocks of a product: tiles that one has alone, and tiles with many. */
+static uint32_t some_blocks(struct rng *rng) {
+    const uint32_t all[] = {1, 2, 3, 7, 16, (uint32_t)card.multiProcessorCount};
+    return all[rng_below(rng, sizeof all / sizeof *all)];
+}
+
+typedef enum err few_kernel(const struct cuda_grouped_few *call, struct CUstream_st *stream,
+                            struct error *error);
+
+static bool check_few(struct rng *rng, const struct grouped_case *is, few_kernel *kernel) {
     const struct grouped_made made = grouped_make(rng, is);
     const size_t stride = (is->lines + 7) / 8 * 8 + 8;
     const std::vector<float> in = grouped_rows(rng, is);
@@ -86,11 +136,14 @@ static bool check_few(struct rng *rng, const struct grouped_case *is) {
                                           gpu_copy(bf16_of(in)),
                                           is->inputs,
                                           gpu_take<uint16_t>(is->rows * stride),
-                                          stride};
-    MUST_BE_OK(cuda_grouped_few(&call, stream, error));
+                                          stride,
+                                          grouped_room(is->lines, some_blocks(rng))};
+    MUST_BE_OK(kernel(&call, stream, error));
     gpu_settle();
-    const bool is_well =
-        is_near(is, made, in, call.y, stride, "few") && is_untouched(is, call.y, stride);
+    const size_t tiles = (is->lines + GROUPED_TILE - 1) / GROUPED_TILE;
+    const bool is_well = is_near(is, made, in, call.y, stride, "few") &&
+                         is_untouched(is, call.y, stride) &&
+                         gpu_read(call.room.counts, tiles) == std::vector<uint32_t>(tiles);
     gpu_release();
     return is_well;
 }
@@ -116,32 +169,33 @@ static bool check_many(struct rng *rng, const struct grouped_case *is) {
     return is_well;
 }
 
-/* More lines than the GPU has narrow tiles for at once: wide ones. */
+/* More tiles than the GPU has blocks. */
 static void check_wide(struct rng *rng) {
-    const uint32_t lines = 128 * (uint32_t)card.multiProcessorCount + 33;
+    const uint32_t lines = 300 * (uint32_t)card.multiProcessorCount + 33;
     bool is_well = true;
     for (enum tensor_type type : {TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0, TENSOR_MXFP4})
         for (uint32_t rows : {5u, 13u, 20u}) {
-            const struct grouped_case is = {type, lines, 288, rows};
-            is_well &= check_few(rng, &is);
+            const struct grouped_case is = {type, lines, 160, rows};
+            is_well &= check_few(rng, &is, cuda_grouped_few);
+            is_well &= check_few(rng, &is, cuda_grouped_pieces);
         }
     report(is_well, "grouped: many lines with few rows");
 }
 
 /* A row is what it is alone, whatever rows stand beside it. */
-static void check_rows_alone(struct rng *rng) {
+static void check_rows_alone(struct rng *rng, few_kernel *kernel, const char *name) {
     const struct grouped_case is = {TENSOR_Q4_K, 130, 512, 300};
     const struct grouped_made made = grouped_make(rng, &is);
     const std::vector<float> in = grouped_rows(rng, &is);
     uint16_t *rows = gpu_copy(bf16_of(in)), *all = gpu_take<uint16_t>(300 * 136);
     uint16_t *one = gpu_take<uint16_t>(136);
-    struct cuda_grouped_few call = {made.weights, 300, rows, 512, all, 136};
-    MUST_BE_OK(cuda_grouped_few(&call, stream, error));
+    struct cuda_grouped_few call = {made.weights, 300, rows, 512, all, 136, grouped_room(130, 3)};
+    MUST_BE_OK(kernel(&call, stream, error));
     call.rows = 1, call.in = rows + 277 * 512, call.y = one;
-    MUST_BE_OK(cuda_grouped_few(&call, stream, error));
+    MUST_BE_OK(kernel(&call, stream, error));
     gpu_settle();
     report(gpu_read(all + 277 * 136, 130) == gpu_read(one, 130),
-           "grouped: a row alone has the same bits");
+           "grouped: a row alone has the same bits, %s", name);
     gpu_release();
 }
 
@@ -150,7 +204,7 @@ static void check_refusals(struct rng *rng) {
     const struct grouped_case is = {TENSOR_Q6_K, 32, 256, 1};
     const struct grouped_made made = grouped_make(rng, &is);
     struct cuda_grouped_many many = {made.weights, 1, {}, NULL, 32};
-    struct cuda_grouped_few few = {made.weights, 1, NULL, 12, NULL, 32};
+    struct cuda_grouped_few few = {made.weights, 1, NULL, 12, NULL, 32, grouped_room(32, 1)};
     report(cuda_grouped_many(&many, stream, &error) == ERR_INVALID,
            "grouped: weights of 8 bits with many rows are refused");
     report(cuda_grouped_few(&few, stream, &error) == ERR_INVALID,
@@ -164,24 +218,28 @@ static void check_refusals(struct rng *rng) {
 void check_grouped(void) {
     struct rng rng = random_of("grouped");
     for (enum tensor_type type : types) {
-        bool are_filled = true, are_few = true, are_many = true;
+        bool are_filled = true, are_few = true, are_many = true, are_embedded = true;
         const uint32_t block = tensor_type_block_elements(type);
         for (const auto &shape : shapes) {
             if (shape.inputs % block != 0) continue;
             struct grouped_case is = {type, shape.lines, shape.inputs, 0};
             are_filled &= are_unpacked(&rng, &is);
+            are_embedded &= is_embedded(&rng, &is);
             for (uint32_t rows : rows_of_cases) {
                 is.rows = rows;
                 if (rng_below(&rng, check_one_in) != 0) continue;
-                are_few &= check_few(&rng, &is);
+                are_few &= check_few(&rng, &is, cuda_grouped_few);
+                are_few &= check_few(&rng, &is, cuda_grouped_pieces);
                 if (has_many(type)) are_many &= check_many(&rng, &is);
             }
         }
         report(are_filled, "grouped: %s unpacked is what its file has", tensor_type_name(type));
+        report(are_embedded, "grouped: %s as an embedding", tensor_type_name(type));
         report(are_few, "grouped: %s with few rows", tensor_type_name(type));
         if (has_many(type)) report(are_many, "grouped: %s with many rows", tensor_type_name(type));
     }
     check_wide(&rng);
-    check_rows_alone(&rng);
+    check_rows_alone(&rng, cuda_grouped_few, "whole lines");
+    check_rows_alone(&rng, cuda_grouped_pieces, "pieces");
     check_refusals(&rng);
 }

@@ -6,6 +6,7 @@
  *
  *   cuda_grouped_fill      rows of a file become codes in the order in which products read them
  *   cuda_grouped_unpack    codes become rows of bf16, for a product of cuBLASLt
+ *   cuda_grouped_embed     lines become the rows that a step begins with
  *   cuda_grouped_few       a product with few rows of bf16, which reads each code once
  *   cuda_grouped_quantise  many rows as codes of 8 bits, with a scale per 32 numbers
  *   cuda_grouped_many      a product with those
@@ -31,6 +32,7 @@ extern "C" {
 #endif
 
 #include "base/err.h"
+#include "gpu/cuda/rows.h"
 #include "gpu/grouping.h"
 
 #include <stdbool.h>
@@ -66,6 +68,22 @@ struct cuda_grouped_unpack {
 enum err cuda_grouped_unpack(const struct cuda_grouped_unpack *call, struct CUstream_st *stream,
                              struct error *error) MUST_CHECK;
 
+/* x = line[token] · scale + positions[place], as cuda_embed. */
+struct cuda_grouped_embed {
+    struct cuda_grouped table;
+    struct cuda_embed rows; /* but for `table`; the width is the inputs */
+};
+enum err cuda_grouped_embed(const struct cuda_grouped_embed *call, struct CUstream_st *stream,
+                            struct error *error) MUST_CHECK;
+
+/* Where blocks leave sums for each other. `counts` are zeros, and are zeros again behind each
+ * product. */
+struct cuda_grouped_room {
+    uint32_t blocks;  /* that a product has, at most GROUPED_BLOCKS_MAX: a multiprocessor each */
+    float *sums;      /* (blocks, 2, GROUPED_TILE · GROUPED_ROWS), at a multiple of 16 */
+    uint32_t *counts; /* (lines / GROUPED_TILE, rounded up) */
+};
+
 /* y = in · weightsᵀ. Strides count numbers, multiples of 8. */
 struct cuda_grouped_few {
     struct cuda_grouped weights;
@@ -74,9 +92,13 @@ struct cuda_grouped_few {
     size_t in_stride;
     uint16_t *y; /* (rows, y_stride) bf16 */
     size_t y_stride;
+    struct cuda_grouped_room room; /* the stream's */
 };
 enum err cuda_grouped_few(const struct cuda_grouped_few *call, struct CUstream_st *stream,
                           struct error *error) MUST_CHECK;
+/* The same by pieces of equal length for all multiprocessors, as large matrices have it. */
+enum err cuda_grouped_pieces(const struct cuda_grouped_few *call, struct CUstream_st *stream,
+                             struct error *error) MUST_CHECK;
 
 /* Rows as codes of int8 with a scale per 32 numbers, for `cuda_grouped_many` alone: its codes and
  * the pairs (scale, scale · sum of the codes) are in groups, and of a group by row. */

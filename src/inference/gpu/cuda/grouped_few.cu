@@ -7,18 +7,15 @@
  * of its 8 or 16 warps every 8th or 16th group of their inputs; their sums are added in a fixed
  * order at the end. A warp has a ring in shared memory of its own, so that enough codes are on
  * their way: for a whole H200 some 35 KB per multiprocessor. Nothing in the loop waits for another
- * warp. The rows of a group come to registers, a group ahead.
- *
- * A product of ones beside the codes' gives the sum of a row's numbers, by which the 128 (in
- * grouped.cuh) and the minima are taken off. So a group of 32 inputs costs two multiplications per
- * sum, and no weight is rounded. */
+ * warp. The rows of a group come to registers, a group ahead. Large matrices have pieces
+ * (grouped_pieces.cu). */
 
-#include "gpu/cuda/grouped.cuh"
+#include "gpu/cuda/grouped_few.cuh"
 #include "gpu/cuda/launch.cuh"
 #include "gpu/cuda/modules.h"
 
-#define ONES 0x3f803f80u
-#define ALL_WARPS 16          /* warps of a multiprocessor */
+#define PIECE_GROUPS 40 /* least groups of a piece: below, adding the sums of pieces costs more */
+#define ALL_WARPS 16    /* warps of a multiprocessor */
 #define ALL_RING_BYTES 81920u /* the same: what every GPU has room for */
 
 template <int KIND_, int WARPS_, int BLOCKS_, int EIGHTS_> struct few_shape {
@@ -37,15 +34,10 @@ template <int KIND_, int WARPS_, int BLOCKS_, int EIGHTS_> struct few_shape {
     static constexpr uint32_t SHARED_BYTES = RING_BYTES > SUM_BYTES ? RING_BYTES : SUM_BYTES;
 };
 
-/* Codes, scales and rows of a group, as a lane has them. */
-template <class S> struct few_group {
-    uint4 codes[S::BLOCKS][S::PARTS], scales[S::BLOCKS], rows[S::EIGHTS];
-};
-
 /* Where a lane's numbers begin. */
 template <class S> struct few_places {
-    const char *blocks[S::BLOCKS];   /* beyond the last: the last, whose results are not left */
-    const uint16_t *rows[S::EIGHTS]; /* likewise */
+    const char *blocks[S::BLOCKS]; /* beyond the last: the last, whose results are not left */
+    struct few_rows<S> rows;
     uint32_t groups;
 };
 
@@ -62,9 +54,9 @@ __device__ static inline struct few_places<S> places_of(const struct cuda_groupe
             min(blockIdx.x * S::BLOCKS + b, last) * grouped_block_bytes<S::KIND>(ret.groups);
 #pragma unroll
     for (int e = 0; e < S::EIGHTS; e++)
-        ret.rows[e] = call.in +
-                      min(blockIdx.y * S::ROWS + e * 8 + g, call.rows - 1) * call.in_stride +
-                      t * (S::PARTS == 2 ? 4 : 8);
+        ret.rows.at[e] = call.in +
+                         min(blockIdx.y * S::ROWS + e * 8 + g, call.rows - 1) * call.in_stride +
+                         t * (S::PARTS == 2 ? 4 : 8);
     return ret;
 }
 
@@ -88,111 +80,6 @@ __device__ static inline void fetch(const struct few_places<S> &from, uint32_t g
     cuda_copy_commit();
 }
 
-template <class S>
-__device__ static inline void read_codes(struct few_group<S> *to, const char *ring) {
-    const uint32_t lane = threadIdx.x % 32;
-#pragma unroll
-    for (int b = 0; b < S::BLOCKS; b++) {
-        const char *from = ring + b * S::BLOCK_BYTES;
-#pragma unroll
-        for (int p = 0; p < S::PARTS; p++)
-            to->codes[b][p] = *(const uint4 *)(from + p * 512 + lane * 16);
-        to->scales[b] = *(const uint4 *)(from + S::PARTS * 512 + lane / 4 * 16);
-    }
-}
-
-template <class S>
-__device__ static inline void bring_rows(uint4 (&ret)[S::EIGHTS], const struct few_places<S> &from,
-                                         uint32_t group) {
-    group = min(group, from.groups - 1);
-#pragma unroll
-    for (int e = 0; e < S::EIGHTS; e++) {
-        const uint16_t *at = from.rows[e] + group * GROUPED_INPUTS;
-        if (S::PARTS == 1) {
-            ret[e] = *(const uint4 *)at;
-            continue;
-        }
-        const uint2 low = *(const uint2 *)at, high = *(const uint2 *)(at + 16);
-        ret[e] = make_uint4(low.x, low.y, high.x, high.y);
-    }
-}
-
-template <class S> struct few_sums {
-    float at[S::BLOCKS][2][S::EIGHTS][4]; /* by block and sixteen of its lines */
-};
-
-/* The sums of each row's numbers, of a part of the group each. */
-template <class S>
-__device__ static inline void sum_rows(float (&ret)[S::PARTS][S::EIGHTS][2],
-                                       const struct few_group<S> &group) {
-    const uint32_t ones[4] = {ONES, ONES, ONES, ONES};
-    if (S::KIND == GROUPED_E2M1) return; /* nothing to take off */
-#pragma unroll
-    for (int e = 0; e < S::EIGHTS; e++) {
-        float c[4];
-        cuda_mma_anew(c, ones, group.rows[e].x, group.rows[e].y);
-        if constexpr (S::PARTS == 2) {
-            ret[0][e][0] = c[0], ret[0][e][1] = c[1];
-            cuda_mma_anew(c, ones, group.rows[e].z, group.rows[e].w);
-        } else {
-            cuda_mma(c, ones, group.rows[e].z, group.rows[e].w);
-        }
-        ret[S::PARTS - 1][e][0] = c[0], ret[S::PARTS - 1][e][1] = c[1];
-    }
-}
-
-template <int KIND>
-__device__ static inline void add_scaled(float (&sums)[4], const float (&c)[4],
-                                         const struct grouped_factors (&by)[2],
-                                         const float (&row)[2]) {
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        if (KIND == GROUPED_E2M1)
-            sums[i] = __fmaf_rn(by[i / 2].scale, c[i], sums[i]);
-        else
-            sums[i] =
-                __fmaf_rn(by[i / 2].scale, c[i], __fmaf_rn(by[i / 2].minimum, row[i % 2], sums[i]));
-}
-
-template <class S>
-__device__ static inline void use_group(struct few_sums<S> *sums,
-                                        const struct few_group<S> &group) {
-    float rows[S::PARTS][S::EIGHTS][2] = {};
-    sum_rows<S>(rows, group);
-#pragma unroll
-    for (int b = 0; b < S::BLOCKS; b++) {
-        const uint32_t words[4] = {group.scales[b].x, group.scales[b].y, group.scales[b].z,
-                                   group.scales[b].w};
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            uint32_t one[4], other[4];
-            struct grouped_factors by[S::PARTS][2];
-            grouped_wide<S::KIND>(one, group.codes[b], 2 * half);
-            grouped_wide<S::KIND>(other, group.codes[b], 2 * half + 1);
-#pragma unroll
-            for (int p = 0; p < S::PARTS; p++)
-#pragma unroll
-                for (int i = 0; i < 2; i++)
-                    by[p][i] = grouped_wide_factors<S::KIND>(words[2 * half + i], p);
-            const uint32_t low[4] = {one[0], other[0], one[1], other[1]};
-            const uint32_t high[4] = {one[2], other[2], one[3], other[3]};
-#pragma unroll
-            for (int e = 0; e < S::EIGHTS; e++) {
-                float c[4];
-                cuda_mma_anew(c, low, group.rows[e].x, group.rows[e].y);
-                if constexpr (S::PARTS == 2) {
-                    add_scaled<S::KIND>(sums->at[b][half][e], c, by[0], rows[0][e]);
-                    cuda_mma_anew(c, high, group.rows[e].z, group.rows[e].w);
-                } else {
-                    cuda_mma(c, high, group.rows[e].z, group.rows[e].w);
-                }
-                add_scaled<S::KIND>(sums->at[b][half][e], c, by[S::PARTS - 1],
-                                    rows[S::PARTS - 1][e]);
-            }
-        }
-    }
-}
-
 /* The sums of all warps of the block. */
 template <class S>
 __device__ static inline void leave(const struct cuda_grouped_few &call,
@@ -201,7 +88,7 @@ __device__ static inline void leave(const struct cuda_grouped_few &call,
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (int i = 0; i < COUNT / 128; i++) {
-        const float(&four)[4] = sums.at[i / (2 * S::EIGHTS)][i / S::EIGHTS % 2][i % S::EIGHTS];
+        const float(&four)[4] = sums.at[i / S::EIGHTS][i % S::EIGHTS];
         *(float4 *)(shared + warp * COUNT + i * 128 + lane * 4) =
             make_float4(four[0], four[1], four[2], four[3]);
     }
@@ -225,7 +112,7 @@ __global__ void __launch_bounds__(S::THREADS, ALL_WARPS / S::WARPS)
     grouped_few(struct cuda_grouped_few call) {
     extern __shared__ __align__(1024) char cuda_memory[];
     const struct few_places<S> from = places_of<S>(call);
-    const uint32_t warp = threadIdx.x / 32;
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     char *ring = cuda_memory + warp * S::DEPTH * S::GROUP_BYTES;
     const uint32_t memory = cuda_shared_address(ring);
     uint4 rows[S::EIGHTS] = {};
@@ -235,7 +122,7 @@ __global__ void __launch_bounds__(S::THREADS, ALL_WARPS / S::WARPS)
         fetch<S>(from, warp + i * S::WARPS, memory + i * S::GROUP_BYTES);
     wait_for_before(); /* which wrote the rows */
     let_next_start();
-    bring_rows<S>(rows, from, warp);
+    bring_rows<S>(rows, from.rows, min(warp, from.groups - 1));
     for (uint32_t at = warp, i = 0; at < from.groups; at += S::WARPS, i++) {
         cuda_copy_wait<S::DEPTH - 2>();
         __syncwarp(); /* the group is there, and nobody reads the one before any more */
@@ -243,8 +130,9 @@ __global__ void __launch_bounds__(S::THREADS, ALL_WARPS / S::WARPS)
                  memory + (i + S::DEPTH - 1) % S::DEPTH * S::GROUP_BYTES);
 #pragma unroll
         for (int e = 0; e < S::EIGHTS; e++) group.rows[e] = rows[e];
-        bring_rows<S>(rows, from, at + S::WARPS);
-        read_codes<S>(&group, ring + i % S::DEPTH * S::GROUP_BYTES);
+        bring_rows<S>(rows, from.rows, min(at + S::WARPS, from.groups - 1));
+        const char *codes = ring + i % S::DEPTH * S::GROUP_BYTES;
+        read_codes<S>(&group, codes + lane * 16, codes + lane / 4 * 16);
         use_group<S>(&sums, group);
     }
     cuda_copy_wait<0>();
@@ -283,9 +171,16 @@ static enum err launch_kind(const struct cuda_grouped_few *call, cudaStream_t st
     return launch_warps<KIND, ALL_WARPS>(call, stream, error);
 }
 
+static bool has_large_pieces(const struct cuda_grouped_few *call) {
+    const uint64_t tiles = (call->weights.lines + GROUPED_TILE - 1) / GROUPED_TILE;
+    return call->room.blocks > 0 && tiles * (call->weights.inputs / GROUPED_INPUTS) >=
+                                        (uint64_t)call->room.blocks * PIECE_GROUPS;
+}
+
 enum err cuda_grouped_few(const struct cuda_grouped_few *call, struct CUstream_st *stream,
                           struct error *error) {
     if (call->rows == 0 || call->weights.lines == 0) return OK;
+    if (has_large_pieces(call)) return cuda_grouped_pieces(call, stream, error);
     if (call->weights.kind == GROUPED_NOT || call->weights.inputs % GROUPED_INPUTS != 0 ||
         call->in_stride % 8 != 0 || ((uintptr_t)call->in & 15u) != 0)
         return err_set(error, ERR_INVALID, "no product of %u rows with %u x %u codes here",

@@ -25,9 +25,11 @@
     X(experts_sum)                                                                                 \
     X(gate)                                                                                        \
     X(gelu)                                                                                        \
+    X(grouped_embed)                                                                               \
     X(grouped_few)                                                                                 \
     X(grouped_fill)                                                                                \
     X(grouped_many)                                                                                \
+    X(grouped_pieces)                                                                              \
     X(heads)                                                                                       \
     X(inputs)                                                                                      \
     X(layer_norm)                                                                                  \

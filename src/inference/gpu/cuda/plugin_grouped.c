@@ -6,6 +6,7 @@
 #include "gpu/cuda/plugin_walk.h"
 
 #include <assert.h>
+#include <cuda_runtime_api.h>
 
 /* Rows up to which a product with the codes as they are is the fastest: with products of
  * warpgroups (sm_90), whose alternative is to unpack the matrix for cuBLASLt, and without. */
@@ -56,10 +57,37 @@ static size_t widest(const struct gpu_program *program) {
     return most;
 }
 
-void grouped_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory) {
-    const size_t numbers = gpu->row_bucket * widest(program);
+/* Tiles of the matrix with the most lines; 0 without any in blocks. */
+static size_t tiles_most(const struct gpu_program *program) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++) {
+        const size_t tiles = program->matrices[i].rows / GROUPED_TILE + 1;
+        if (program->matrices[i].form == GPU_BLOCKS &&
+            program->matrices[i].grouping == GROUPED_NOT && tiles > most)
+            most = tiles;
+    }
+    return most;
+}
+
+static void place_room(struct layout *layout) {
+    struct gpu *gpu = layout->gpu;
+    const uint32_t blocks = (uint32_t)gpu->multiprocessors;
+    const size_t bytes = tiles_most(layout->program) * sizeof(uint32_t);
+    gpu->grouped_room = (struct cuda_grouped_room){
+        .blocks = blocks < GROUPED_BLOCKS_MAX ? blocks : GROUPED_BLOCKS_MAX,
+        .sums = (float *)(void *)gpu->unpacked,
+        .counts = memory_take(&layout->memory, MEMORY_ACTIVATIONS, bytes)};
+    if (layout->memory.base && layout->code == cudaSuccess)
+        layout->code = cudaMemset(gpu->grouped_room.counts, 0, bytes);
+}
+
+void grouped_place(struct layout *layout) {
+    struct gpu *gpu = layout->gpu;
+    struct memory *memory = &layout->memory;
+    const size_t numbers = gpu->row_bucket * widest(layout->program);
     gpu->grouped = (struct cuda_grouped_rows){.rows_most = gpu->row_bucket};
     if (numbers == 0) return;
+    place_room(layout);
     gpu->grouped.codes = memory_take(memory, MEMORY_ACTIVATIONS, numbers);
     gpu->grouped.scales =
         memory_take(memory, MEMORY_ACTIVATIONS, numbers / GROUPED_INPUTS * 2 * sizeof(float));
@@ -89,7 +117,8 @@ static enum err multiply(struct walk *walk, const struct cuda_grouped *weights,
                                               .in = walk->prepared.codes,
                                               .in_stride = walk->prepared.stride,
                                               .y = y,
-                                              .y_stride = stride};
+                                              .y_stride = stride,
+                                              .room = gpu->grouped_room};
         return cuda_grouped_few(&call, gpu->compute, error);
     }
     const struct cuda_grouped_many call = {

@@ -312,6 +312,7 @@ struct gpu {
     uint16_t *inputs;     /* (row_bucket, input_layers, input_width) bf16, or NULL */
     uint16_t *side;       /* (row_bucket, width) bf16: what ASIDE left, or NULL */
     struct cuda_grouped_rows grouped; /* (row_bucket) rows for products with codes in groups */
+    struct cuda_grouped_room grouped_room;
     struct experts_room experts;
     struct recurrent_room recurrent;
     float *partial_o, *partial_ml;

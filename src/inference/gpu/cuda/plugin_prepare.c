@@ -23,7 +23,8 @@ static size_t codes_bytes(const struct gpu_program *program) {
     return most;
 }
 
-/* The largest matrix that is unpacked before its products. */
+/* The largest matrix that is unpacked before its products, or what blocks of products with few rows
+ * leave for each other. */
 static size_t unpacked_bytes(const struct gpu_program *program) {
     size_t most = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++) {
@@ -32,7 +33,7 @@ static size_t unpacked_bytes(const struct gpu_program *program) {
             most = largest(most, (size_t)round_up(matrix->rows, PRODUCT_ALIGN) * matrix->cols *
                                      form_bytes(GPU_BF16));
     }
-    return most;
+    return most > 0 ? largest(most, GROUPED_ROOM_BYTES) : 0;
 }
 
 /* Rows between the last one of a matrix and the padded ones are zero before the first product and
@@ -214,7 +215,7 @@ static void lay_out(struct layout *layout) {
     vectors_place(layout);
     place_buffers(layout);
     place_unpacked(layout);
-    grouped_place(layout->gpu, layout->program, &layout->memory);
+    grouped_place(layout);
     experts_place(layout->gpu, layout->program, &layout->memory);
     side_place(layout->gpu, layout->program, &layout->memory);
     recurrent_place(layout->gpu, layout->program, &layout->memory);

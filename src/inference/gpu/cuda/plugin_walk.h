@@ -98,8 +98,9 @@ struct cuda_grouped part_weights(const struct card_matrix *matrix, const struct 
  * a bucket. */
 enum grouped_way { GROUPED_UNPACKED, GROUPED_FEW, GROUPED_MANY };
 enum grouped_way matrix_way(const struct gpu *gpu, const struct card_matrix *matrix, uint32_t rows);
-/* The room for the program's rows as codes in groups. */
-void grouped_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
+/* The room for the program's rows as codes in groups, and for products with few rows: `unpacked`,
+ * which no product needs beside them. */
+void grouped_place(struct layout *layout);
 /* y (rows, stride) bf16 = the prepared rows by the matrix. */
 enum err walk_grouped(struct walk *walk, const struct card_matrix *matrix, enum grouped_way way,
                       uint16_t *y, size_t stride, struct error *error) MUST_CHECK;

@@ -74,6 +74,8 @@ extern char cuda_memory[]; /* shared */
 
 void emulated_block(uint32_t index, uint32_t threads, void (*body)(void *), void *context);
 void __syncthreads(void);
+static inline void __threadfence(void) {
+}
 /* Gives `mine` to the other lanes of `lanes`; returns what all of them brought, `bytes` apart, at
  * the place of each lane. `what` must be the same in all of them. */
 const void *emulated_meet_in(uint32_t lanes, int what, const void *mine, size_t bytes);

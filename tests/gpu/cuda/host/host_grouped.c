@@ -7,6 +7,7 @@
 
 #include "host_kernels.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +125,25 @@ enum err cuda_grouped_fill(const struct cuda_grouped_fill *call, struct CUstream
     return OK;
 }
 
+HOST_AGAIN(cuda_grouped_embed)
+enum err cuda_grouped_embed(const struct cuda_grouped_embed *call, struct CUstream_st *stream,
+                            struct error *error) {
+    (void)error;
+    const struct cuda_embed *rows = &call->rows;
+    if (host_record(stream, again_cuda_grouped_embed, call, sizeof *call, NULL, 0)) return OK;
+    for (uint32_t row = 0; row < rows->rows; row++) {
+        int32_t token = rows->tokens[row];
+        if (token < 0) token = rows->last_token[~token];
+        const float *place =
+            rows->positions ? rows->positions + (size_t)rows->places[row] * rows->width : NULL;
+        for (uint32_t i = 0; i < rows->width; i++)
+            rows->x[row * rows->x_stride + i] =
+                host_grouped_number(&call->table, (uint32_t)token, i) * rows->scale +
+                (place ? place[i] : 0);
+    }
+    return OK;
+}
+
 HOST_AGAIN(cuda_grouped_unpack)
 enum err cuda_grouped_unpack(const struct cuda_grouped_unpack *call, struct CUstream_st *stream,
                              struct error *error) {
@@ -166,6 +186,10 @@ enum err cuda_grouped_few(const struct cuda_grouped_few *call, struct CUstream_s
     (void)error;
     if (host_record(stream, again_cuda_grouped_few, call, sizeof *call, NULL, 0)) return OK;
     const uint32_t inputs = call->weights.inputs;
+    /* What blocks leave for each other stands where nothing is that is still needed. */
+    memset(call->room.sums, 0xff, (size_t)GROUPED_TILE * GROUPED_ROWS * sizeof(float));
+    for (uint32_t i = 0; i < (call->weights.lines - 1) / GROUPED_TILE + 1; i++)
+        assert(call->room.counts[i] == 0);
     float *in = malloc((size_t)call->rows * inputs * sizeof *in);
     for (uint32_t row = 0; row < call->rows; row++)
         for (uint32_t i = 0; i < inputs; i++)
