@@ -639,7 +639,11 @@ static uint64_t blocks_bytes(enum tensor_type type, uint32_t rows, uint32_t cols
 }
 
 void world_card_forms(struct world *world) {
-    world->matrices[world->ops[0].matrix].form = GPU_BF16;
+    struct gpu_matrix *embedding = &world->matrices[world->ops[0].matrix];
+    if (embedding->form == GPU_BLOCKS && world->traits.has_head)
+        embedding->grouping = GROUPED_ZEROS;
+    else
+        embedding->form = GPU_BF16;
     for (uint32_t i = 0; i < world->program.matrix_count; i++) {
         struct gpu_matrix *matrix = &world->matrices[i];
         if (matrix->form != GPU_BLOCKS) continue;

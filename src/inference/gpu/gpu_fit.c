@@ -60,6 +60,26 @@ static struct matrix *add_product(struct shapes *shapes, const struct card_fit_o
     return matrix;
 }
 
+/* Likewise the embedding, of which the head may be a matrix of its own. */
+static struct matrix *add_embedding(struct shapes *shapes, const struct card_fit_options *options) {
+    const struct model_config *config = options->config;
+    struct matrix *matrix = add_matrix(shapes, config->vocab_rows, config->width, GPU_BF16);
+    if (options->weights != GPU_BLOCKS || options->is_tied || options->is_for_texts) return matrix;
+    const struct checkpoint_tensor *tensor =
+        checkpoint_find(options->checkpoint, str_from(tensor_name_of(ROLE_EMBEDDING, 0).text));
+    if (!tensor) return matrix;
+    const struct matrix_part part = {.type = (enum tensor_type)tensor->type,
+                                     .rows = config->vocab_rows};
+    const struct gpu_store_options store = {.form = GPU_BLOCKS};
+    const struct weight_matrix from = {.parts = &part,
+                                       .part_count = 1,
+                                       .cols = config->width,
+                                       .is_looked_up = true,
+                                       .is_only_looked_up = true};
+    shapes->forms[shapes->count - 1] = gpu_store_matrix(&store, &from);
+    return matrix;
+}
+
 /* The form that the store would give a matrix of which it knows only this. */
 static enum gpu_form form_of(enum gpu_form weights, struct weight_matrix from) {
     const struct gpu_store_options store = {.form = weights};
@@ -312,7 +332,7 @@ static void make_program(struct program *ret_program, struct gpu_program *ret_gp
         shapes->layers[i] =
             is_encoder ? encoder_layer_of(shapes, options, i) : layer_of(shapes, options, i);
     struct program_weights weights = {.layers = shapes->layers, .output_norm = &shapes->vector};
-    weights.embedding = add_matrix(shapes, config->vocab_rows, config->width, GPU_BF16);
+    weights.embedding = add_embedding(shapes, options);
     if (options->is_for_texts) add_ends_of_texts(&weights, shapes, config);
     weights.head =
         options->is_tied || options->is_for_texts

@@ -50,11 +50,24 @@ static struct gpu_matrix experts_in_blocks(const struct weight_matrix *from,
     return matrix;
 }
 
+/* An embedding stays codes where its type has them; else it is BF16. */
+static struct gpu_matrix embedding_in_blocks(const struct weight_matrix *from,
+                                             struct gpu_matrix matrix) {
+    matrix.grouping =
+        from->part_count == 1 ? grouping_of_rows(from->parts[0].type, from->cols) : GROUPED_NOT;
+    matrix.form = matrix.grouping == GROUPED_NOT ? GPU_BF16 : GPU_BLOCKS;
+    if (matrix.form == GPU_BLOCKS)
+        matrix.block_bytes = grouped_bytes(matrix.grouping, matrix.rows, matrix.cols);
+    return matrix;
+}
+
 struct gpu_matrix gpu_store_matrix(const struct gpu_store_options *options,
                                    const struct weight_matrix *from) {
     struct gpu_matrix matrix = {.cols = from->cols, .form = options->form};
     for (uint32_t i = 0; i < from->part_count; i++) matrix.rows += from->parts[i].rows;
     if (from->experts > 0) matrix.rows *= from->experts;
+    if (from->is_only_looked_up && matrix.form == GPU_BLOCKS)
+        return embedding_in_blocks(from, matrix);
     if ((from->is_looked_up || from->is_exact) && matrix.form != GPU_F32) matrix.form = GPU_BF16;
     if (from->is_head && (matrix.form == GPU_E4M3 || matrix.form == GPU_BLOCKS))
         matrix.form = GPU_SMALL_FORM;

@@ -39,7 +39,7 @@ struct gpu_matrix {
     uint32_t cols; /* inputs */
     enum gpu_form form;
     uint64_t block_bytes;   /* bytes of GPU_BLOCKS: codes in groups, or rows as in the file */
-    enum grouping grouping; /* kind of all codes of experts in GPU_BLOCKS; else GROUPED_NOT */
+    enum grouping grouping; /* kind of all codes of experts or of an embedding in GPU_BLOCKS */
 };
 
 /* The experts of a layer. Their matrices stand one behind another in one, each with its rows. */

@@ -27,7 +27,8 @@ struct weight_matrix {
     bool is_exact;  /* its products choose experts, or how fast a state forgets: small, and worth
                            all bits */
     bool is_head;   /* its products are the logits; false for an embedding that is both */
-    bool is_looked_up;  /* an embedding: its rows are read one by one */
+    bool is_looked_up;      /* an embedding: its rows are read one by one */
+    bool is_only_looked_up; /* the embedding of a decoder with a head of its own */
     bool is_multiplied; /* a product reads it: true but for an embedding that no head is tied to */
 };
 

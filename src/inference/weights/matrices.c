@@ -24,6 +24,7 @@ enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
         .is_exact = is_exact(roles[0]),
         .is_head = roles[0] == ROLE_HEAD,
         .is_looked_up = roles[0] == ROLE_EMBEDDING || roles[0] == ROLE_INPUT_TABLE,
+        .is_only_looked_up = roles[0] == ROLE_EMBEDDING && !is_tied && !is_encoder,
         .is_multiplied = roles[0] == ROLE_EMBEDDING ? is_tied : roles[0] != ROLE_INPUT_TABLE};
     assert(role_count <= MATRIX_PARTS_MAX);
     for (uint32_t i = 0; i < role_count; i++) {

@@ -53,6 +53,7 @@ struct weight_matrix weights_matrix_of(const struct weights_source *source) {
                                   .is_exact = source->is_exact,
                                   .is_head = source->is_head,
                                   .is_looked_up = source->is_looked_up,
+                                  .is_only_looked_up = source->is_only_looked_up,
                                   .is_multiplied = source->is_multiplied};
 }
 

@@ -29,6 +29,7 @@ struct weights_source {
     bool is_exact;
     bool is_head;
     bool is_looked_up;
+    bool is_only_looked_up;
     bool is_multiplied;
 };
 

@@ -162,9 +162,11 @@ static enum err check_op(const struct gpu_program *program, uint32_t index,
         return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", index);
     switch (op->kind) {
     case OP_EMBED:
-        return program->matrices[op->matrix].form == GPU_BF16
+        return program->matrices[op->matrix].form == GPU_BF16 ||
+                       program->matrices[op->matrix].grouping != GROUPED_NOT
                    ? OK
-                   : err_set(error, ERR_INVALID, "an embedding is kept in bf16 only");
+                   : err_set(error, ERR_INVALID,
+                             "an embedding is kept in bf16 or as codes in groups only");
     case OP_NORM: return check_norm(program, index, error);
     case OP_MATMUL: return check_product(program, index, error);
     case OP_HEADS:

@@ -50,7 +50,11 @@ static enum err walk_embed(struct walk *walk, const struct card_op *op, struct e
         .width = gpu->program.width,
         .rows = walk->rows,
     };
-    enum err err = cuda_embed(&call, gpu->compute, error);
+    const struct card_matrix *table = matrix_of(walk, op->op.matrix);
+    const struct cuda_grouped_embed codes = {
+        {table->grouping, table->rows, table->cols, table->codes}, call};
+    enum err err = table->grouping == GROUPED_NOT ? cuda_embed(&call, gpu->compute, error)
+                                                  : cuda_grouped_embed(&codes, gpu->compute, error);
     if (err != OK || op->op.next == GPU_NONE) return err;
     const struct cuda_norm bare = {
         .x = walk->x,

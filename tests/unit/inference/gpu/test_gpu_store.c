@@ -110,6 +110,28 @@ static void blocks_stay_where_all_parts_have_fewer_than_8_bits(void **state) {
     assert_int_equal(gpu_store_matrix(&options, &embedding).form, GPU_BF16);
 }
 
+static void an_embedding_with_a_head_beside_it_stays_codes(void **state) {
+    (void)state;
+    struct gpu_store_options options = {.form = GPU_BLOCKS};
+    const struct matrix_part part = {.type = TENSOR_Q4_K, .rows = 33};
+    struct weight_matrix from = {.parts = &part,
+                                 .part_count = 1,
+                                 .cols = 512,
+                                 .is_looked_up = true,
+                                 .is_only_looked_up = true};
+    struct gpu_matrix is = gpu_store_matrix(&options, &from);
+    assert_int_equal(is.form, GPU_BLOCKS);
+    assert_int_equal(is.grouping, GROUPED_MINIMA);
+    assert_int_equal(is.block_bytes, 64 * (512 / 2 + 512 / 32 * 4));
+    from.is_only_looked_up = false; /* the head is tied to it, or its rows are of layers */
+    assert_int_equal(gpu_store_matrix(&options, &from).form, GPU_BF16);
+    from.is_only_looked_up = true, options.form = GPU_INT8;
+    assert_int_equal(gpu_store_matrix(&options, &from).form, GPU_BF16);
+    const struct matrix_part other = {.type = TENSOR_Q3_K, .rows = 33};
+    from.parts = &other, options.form = GPU_BLOCKS;
+    assert_int_equal(gpu_store_matrix(&options, &from).form, GPU_BF16);
+}
+
 static void a_head_of_8_bits_is_int8(void **state) {
     (void)state;
     static const enum gpu_form forms[][2] = {{GPU_F32, GPU_F32},
@@ -283,6 +305,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_are_numbered_and_get_their_forms),
         cmocka_unit_test(blocks_stay_where_all_parts_have_fewer_than_8_bits),
+        cmocka_unit_test(an_embedding_with_a_head_beside_it_stays_codes),
         cmocka_unit_test(a_head_of_8_bits_is_int8),
         cmocka_unit_test(rows_reach_the_gpu_part_by_part),
         cmocka_unit_test(a_program_names_its_matrices_by_number),
