@@ -144,6 +144,9 @@ static enum err open_gpu(struct gpu **ret_gpu, const struct gpu_options *options
     if (err != OK) return err;
     if (options->index >= number_of("QUERN_PLAIN_CARDS", 1))
         return err_set(error, ERR_UNAVAILABLE, "there is no plain card %u", options->index);
+    if (options->more_count > 0)
+        return err_set(error, ERR_UNAVAILABLE, "plain cards compute alone, not %u together",
+                       options->more_count + 1);
     if (options->library && access(options->library, R_OK) != 0)
         return err_set(error, ERR_UNAVAILABLE, "the library %s cannot be read", options->library);
     if (options->memory_bytes > memory_of_card())

@@ -27,6 +27,10 @@
  * layer_places layers, which are those of one group (program/kv_layout.h). A slot is page ·
  * GPU_PAGE_TOKENS + offset.
  *
+ * SEVERAL GPUS. `open` may take several, which compute every step together behind one struct gpu:
+ * the plugin splits the program (gpu_shard.h) and refuses in `prepare` what it cannot split. The
+ * ledger is that of the first GPU, which has the most; an error of any ends all.
+ *
  * STATES. A recurrent layer keeps no keys but the last inputs of its convolution, and perhaps a
  * matrix per head. Those of a sequence in all layers lie in a place, 0..state_places-1.
  *
@@ -48,13 +52,14 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 23u
+#define GPU_ABI 24u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
 #define GPU_GROUPS_MAX 64u
 #define GPU_STEPS_MAX 2u /* steps that can be under way at once */
 #define GPU_TOP_MAX 20u  /* most likely tokens per answer */
+#define GPU_RANKS_MAX 8u /* GPUs that compute together */
 #define GPU_NONE UINT32_MAX
 
 struct gpu; /* private to the plugin */
@@ -74,7 +79,9 @@ struct gpu_info {
 
 struct gpu_options {
     uint32_t index;
-    uint64_t memory_bytes;   /* most memory to take, context and libraries included */
+    uint32_t more_count; /* further GPUs, which compute every step together with this one */
+    uint32_t more[GPU_RANKS_MAX - 1]; /* (more_count) their indices */
+    uint64_t memory_bytes;   /* most memory to take of each GPU, context and libraries included */
     const char *library;     /* path of the library for products; NULL: wherever it is found */
     bool measures_ops;       /* gpu_counters.op_ns, at the cost of pauses between operations */
     bool has_no_graphs;      /* each kernel is launched by itself in all steps: to compare */

@@ -10,6 +10,7 @@
  *   check-plugin PLUGIN --bench [NAME]
  *                                     milliseconds per step of the shapes that begin so
  *   check-plugin PLUGIN --refused     TAP of the steps that graphs would run, which it refuses
+ *   check-plugin PLUGIN --ranks N     TAP of N GPUs that compute every shape together
  *
  * Without a GPU: "1..0 # SKIP ", the plugin's sentence, and exit status 0. */
 
@@ -27,6 +28,7 @@
 
 static const struct gpu_table *plugin;
 static uint64_t seed_added; /* --seed */
+static uint32_t ranks = 1;  /* --ranks */
 
 const struct gpu_table *quern_gpu_table(void) {
     return plugin;
@@ -234,17 +236,29 @@ static uint64_t memory_wanted(void) {
     return half < MEMORY_MOST ? half : MEMORY_MOST;
 }
 
-static void open_world(struct world *world, const struct world_traits *traits, uint64_t seed) {
+/* Whether several GPUs refuse to split the world, by the name of the option. */
+static bool is_refused_split(const struct world *world, enum err err, const struct error *error) {
+    if (ranks == 1 || err != ERR_INVALID) return false;
+    report(strstr(error->text, "--tensor-parallel-size") != NULL, "%s: refused by name: %s",
+           world->traits.name, error->text);
+    return true;
+}
+
+/* False: the plugin refuses to split it. */
+static bool open_world(struct world *world, const struct world_traits *traits, uint64_t seed) {
     struct error error = {0};
     world_make(world, traits, seed);
     world_card_forms(world);
     world->limits.pages_max *= world->limits.group_count;
     struct gpu_options options = {.memory_bytes = memory_wanted()};
     open_checked(plugin, options, &world->gpu);
-    must(plugin->prepare(world->gpu, &world->program, &world->limits, &world->ledger, &error),
-         &error, "prepare");
+    enum err err =
+        plugin->prepare(world->gpu, &world->program, &world->limits, &world->ledger, &error);
+    if (is_refused_split(world, err, &error)) return false;
+    must(err, &error, "prepare");
     for (uint32_t i = 0; i < world->program.matrix_count; i++) world_fill(world, i);
     warm_checked(plugin, world->gpu);
+    return true;
 }
 
 void submit_checked(struct world *world, const struct world_step *step,
@@ -474,7 +488,10 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     struct world_references references;
     struct gpu_counters counters;
     struct error error = {0};
-    open_world(&world, traits, seed);
+    if (!open_world(&world, traits, seed)) {
+        world_close(&world);
+        return;
+    }
     world_references_open(&world, &references);
     const struct memory_ledger *ledger = &world.ledger;
     uint64_t sum = ledger->context + ledger->weights + ledger->activations + ledger->logits +
@@ -489,7 +506,7 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     check_ahead(&world);
     /* Draws compute a step again, behind which states have gone on. */
     if (!traits->recurrent) check_draws(&world);
-    if (gpu_form_is_bf16(traits->form)) check_ops(&world, &references);
+    if (gpu_form_is_bf16(traits->form) && ranks == 1) check_ops(&world, &references);
     must(plugin->counters(world.gpu, &counters, &error), &error, "counters");
     report(counters.steps == WORLD_COURSE * ((PLAN_WAYS + each - 1) / each) + 2 * WORLD_COURSE +
                                  2 * TURNS + (traits->recurrent ? 0 : CHECK_DRAWS_STEPS) +
@@ -510,6 +527,7 @@ static void check_graphs_of(uint32_t which, bool is_refused) {
     wide.name = "two groups";
     wide.window = 100;
     wide.is_local_last = true;
+    wide.ffn = ranks > 1 ? 32 * ranks : wide.ffn;
     const struct world_traits *traits[GRAPHS] = {&wide,
                                                  &shapes[INT8_SHAPE],
                                                  &shapes[INT8_SHAPE - 1],
@@ -546,6 +564,20 @@ static void check_part(uint32_t part) {
         check_notes(plugin, &shapes[0], memory_wanted());
 }
 
+/* All shapes on several GPUs, with feed-forwards that divide, and graphs of a dense one and of
+ * experts. */
+static void check_ranks(void) {
+    const uint32_t multiple = 16 * ranks;
+    ranks_want(ranks);
+    for (uint32_t i = 0; i < SHAPES; i++) {
+        struct world_traits traits = shapes[i];
+        traits.ffn = (traits.ffn + multiple - 1) / multiple * multiple;
+        check_world(&traits, seed_of(&traits), 5);
+    }
+    check_graphs_of(0, false);
+    check_graphs_of(3, false);
+}
+
 /* Whether a run that is asked for all of `count` things takes thing i: all, or a drawn share. */
 static bool is_drawn(uint32_t i, uint32_t count) {
     static double share;
@@ -564,11 +596,11 @@ static bool is_part(const char *word, uint32_t *ret_part) {
 }
 
 static int usage(void) {
-    (void)fprintf(
-        stderr,
-        "usage: check-plugin PLUGIN [--bench [NAME] | --refused | [--part 1-%zu] [--notes FILE] "
-        "[--seed N]]\n",
-        PARTS);
+    (void)fprintf(stderr,
+                  "usage: check-plugin PLUGIN [--bench [NAME] | --refused | --ranks N | [--part "
+                  "1-%zu] [--notes FILE] "
+                  "[--seed N]]\n",
+                  PARTS);
     return 2;
 }
 
@@ -583,6 +615,8 @@ int main(int count, char **words) {
             name = i + 1 < count ? words[++i] : name;
         } else if (strcmp(words[i], "--refused") == 0)
             is_refused = true;
+        else if (strcmp(words[i], "--ranks") == 0 && i + 1 < count)
+            ranks = (uint32_t)strtoul(words[++i], NULL, 10);
         else if (strcmp(words[i], "--notes") == 0 && i + 1 < count)
             notes_read(words[++i]);
         else if (strcmp(words[i], "--seed") == 0 && i + 1 < count)
@@ -609,6 +643,10 @@ int main(int count, char **words) {
     if (is_refused) {
         for (uint32_t i = 0; i < GRAPHS_REFUSED; i++)
             if (is_drawn(i, GRAPHS_REFUSED)) check_graphs_of(i, true);
+        return report_end();
+    }
+    if (ranks > 1 && ranks <= GPU_RANKS_MAX) {
+        check_ranks();
         return report_end();
     }
     report(plugin->abi == GPU_ABI && plugin->bytes == sizeof *plugin, "the table is this one");

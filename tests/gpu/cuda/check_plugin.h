@@ -21,6 +21,9 @@ void warm_checked(const struct gpu_table *table, struct gpu *gpu);
  * to the end. */
 void notes_read(const char *path);
 
+/* From here on so many GPUs compute together, the first ones. */
+void ranks_want(uint32_t count);
+
 struct world;
 struct world_step;
 struct world_traits;

@@ -38,9 +38,17 @@ static void notes_keep(const char *text, size_t bytes) {
         must(err_set(&error, ERR_IO, "%s cannot be written", notes.path), &error, "notes");
 }
 
+static uint32_t ranks = 1;
+
+void ranks_want(uint32_t count) {
+    ranks = count;
+}
+
 void open_checked(const struct gpu_table *table, struct gpu_options options, struct gpu **ret_gpu) {
     struct error error = {0};
     options.clears_memory = notes.path != NULL;
+    options.more_count = ranks - 1;
+    for (uint32_t i = 0; i + 1 < ranks; i++) options.more[i] = options.index + 1 + i;
     must(table->open(ret_gpu, &options, &error), &error, "open");
 }
 

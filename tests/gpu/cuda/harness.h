@@ -171,6 +171,8 @@ void check_side(void);
 void bench_side(void);
 void check_embed(void);
 void bench_embed(void);
+void check_reduce(void);
+void bench_reduce(void);
 void check_pages(void);
 void bench_pages(void);
 void check_quantise(void);

@@ -26,6 +26,7 @@ static const struct {
     {"side", check_side, bench_side},
     {"embed", check_embed, bench_embed},
     {"pages", check_pages, bench_pages},
+    {"reduce", check_reduce, bench_reduce},
     {"quantise", check_quantise, bench_quantise},
     {"products", check_products, bench_products},
     {"sample", check_sample, bench_sample},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rows_of.h"
 
-const char *const form_names[FORM_COUNT] = {"nothing", "bf16", "bf16 + bias", "scaled bf16",
-                                            "scaled int32", "scaled int32 + bias"};
+const char *const form_names[FORM_COUNT] = {"nothing",     "bf16",         "bf16 + bias",
+                                            "scaled bf16", "scaled int32", "scaled int32 + bias"};
 const char *const code_names[3] = {"bf16", "e4m3", "int8"};
 
 size_t code_bytes(enum cuda_code code) {
@@ -122,4 +122,21 @@ bool are_rows(const struct cuda_rows *y, size_t rows, size_t width,
         }
     }
     return true;
+}
+
+void norm_wants(std::vector<double> *x, const std::vector<double> &h, const float *post,
+                float scale, bool is_bare, const std::vector<float> &weight, size_t rows,
+                size_t width, std::vector<double> *ret_y) {
+    for (size_t row = 0; row < rows; row++) {
+        double *to = x->data() + row * width, squares = 0;
+        const double *add = h.empty() ? NULL : h.data() + row * width;
+        for (size_t i = 0; add && i < width; i++) squares += add[i] * add[i];
+        double factor = 1 / sqrt(squares / (double)width + NORM_EPSILON);
+        for (size_t i = 0; add && i < width; i++)
+            to[i] = post ? (to[i] + add[i] * factor * post[i]) * scale : to[i] + add[i];
+        squares = 0;
+        for (size_t i = 0; i < width; i++) squares += to[i] * to[i];
+        factor = is_bare ? 1 : 1 / sqrt(squares / (double)width + NORM_EPSILON);
+        for (size_t i = 0; i < width; i++) (*ret_y)[row * width + i] = to[i] * factor * weight[i];
+    }
 }

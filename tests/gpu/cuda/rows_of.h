@@ -38,5 +38,12 @@ struct cuda_rows take_rows(enum cuda_code code, size_t rows, size_t stride);
 bool are_rows(const struct cuda_rows *y, size_t rows, size_t width,
               const std::vector<double> &values);
 
+/* x (rows, width) and y as norm is to leave them; `h` may be empty, `post` NULL. `scale` is that of
+ * x behind a norm of h; a bare norm leaves x · weight. */
+#define NORM_EPSILON 1e-6f
+void norm_wants(std::vector<double> *x, const std::vector<double> &h, const float *post,
+                float scale, bool is_bare, const std::vector<float> &weight, size_t rows,
+                size_t width, std::vector<double> *ret_y);
+
 double bf16_room(double want); /* half of the last place */
 size_t code_bytes(enum cuda_code code);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rows_of.h"
 
-#define EPSILON 1e-6f
+#define EPSILON NORM_EPSILON
 
 struct norm_case {
     size_t rows, width, stride, x_stride;
@@ -27,24 +27,6 @@ static const struct norm_case cases[] = {
     {700, 2048, 2056, 2048},
     {520, 4096, 4104, 4096},
 };
-
-/* `scale` is that of x behind a norm of h; a bare norm leaves x · weight. */
-static void norm_wants(std::vector<double> *x, const std::vector<double> &h, const float *post,
-                       float scale, bool is_bare, const std::vector<float> &weight, size_t rows,
-                       size_t width, std::vector<double> *ret_y) {
-    for (size_t row = 0; row < rows; row++) {
-        double *to = x->data() + row * width, squares = 0;
-        const double *add = h.empty() ? NULL : h.data() + row * width;
-        for (size_t i = 0; add && i < width; i++) squares += add[i] * add[i];
-        double factor = 1 / sqrt(squares / (double)width + EPSILON);
-        for (size_t i = 0; add && i < width; i++)
-            to[i] = post ? (to[i] + add[i] * factor * post[i]) * scale : to[i] + add[i];
-        squares = 0;
-        for (size_t i = 0; i < width; i++) squares += to[i] * to[i];
-        factor = is_bare ? 1 : 1 / sqrt(squares / (double)width + EPSILON);
-        for (size_t i = 0; i < width; i++) (*ret_y)[row * width + i] = to[i] * factor * weight[i];
-    }
-}
 
 static bool check_case(struct rng *rng, const struct norm_case *shape, enum product_form form,
                        enum cuda_code code, bool has_post) {

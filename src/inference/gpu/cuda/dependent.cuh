@@ -29,9 +29,17 @@ __device__ static inline void let_next_start(void) {
 #endif
 }
 
+/* GPUs of a machine: what is known of a kernel is known per GPU. */
+#define CUDA_GPUS_MAX 16
+/* The GPU that calls of this thread are for. */
+static inline int cuda_gpu_here(void) {
+    int gpu = 0;
+    return cudaGetDevice(&gpu) == cudaSuccess && gpu < CUDA_GPUS_MAX ? gpu : 0;
+}
+
 /* Whether the code that the GPU runs has the instructions above; that of all kernels is alike. */
 static inline bool code_can_wait(const void *kernel) {
-    static int version = 0; /* on the process's one GPU; racing threads write the same */
+    static int version = 0; /* GPUs of a process are of one kind; racing threads write the same */
     cudaFuncAttributes code = {};
     if (version == 0 && cudaFuncGetAttributes(&code, kernel) == cudaSuccess)
         version = code.ptxVersion;

@@ -28,14 +28,15 @@ template <auto KERNEL, class... GIVES>
 static inline enum err cuda_launch(const char *name, dim3 blocks, uint32_t threads,
                                    size_t shared_bytes, cudaStream_t stream, struct error *error,
                                    const GIVES &...arguments) {
-    static bool is_asked; /* on the process's one GPU; racing threads write the same */
+    static bool is_asked[CUDA_GPUS_MAX]; /* racing threads write the same */
+    const int here = cuda_gpu_here();
     cudaError_t status = cudaSuccess;
-    if (shared_bytes > CUDA_SHARED_BYTES_FREE && !is_asked)
+    if (shared_bytes > CUDA_SHARED_BYTES_FREE && !is_asked[here])
         status = cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       (int)shared_bytes);
     if (status != cudaSuccess)
         return err_set(error, ERR_IO, "%s: %s", name, cudaGetErrorString(status));
-    is_asked = true;
+    is_asked[here] = true;
     return launch_dependent(name, error, stream, blocks, threads, shared_bytes, KERNEL,
                             arguments...);
 }
@@ -46,8 +47,9 @@ static inline enum err cuda_launch(const char *name, dim3 blocks, uint32_t threa
  * always comes with the same threads and shared_bytes, so its answer is kept. */
 template <auto KERNEL>
 static inline uint32_t cuda_blocks_held(uint32_t threads, uint32_t shared_bytes, uint32_t least) {
-    static int known = -1; /* on the process's one GPU; racing threads write the same */
-    if (known >= 0) return (uint32_t)known;
+    static int held[CUDA_GPUS_MAX]; /* plus 1; racing threads write the same */
+    int *known = &held[cuda_gpu_here()];
+    if (*known > 0) return (uint32_t)*known - 1;
     cudaFuncAttributes kernel = {};
     int card = 0, most = 0, processors = 0, fits = 0;
     bool is_well =
@@ -62,8 +64,8 @@ static inline uint32_t cuda_blocks_held(uint32_t threads, uint32_t shared_bytes,
             cudaSuccess &&
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fits, KERNEL, (int)threads, shared_bytes) ==
             cudaSuccess)
-        known = fits >= (int)least ? fits * processors : 0;
+        *known = 1 + (fits >= (int)least ? fits * processors : 0);
     else
-        known = 0, (void)cudaGetLastError(); /* or the next launch would report it */
-    return (uint32_t)known;
+        *known = 1, (void)cudaGetLastError(); /* or the next launch would report it */
+    return (uint32_t)*known - 1;
 }

@@ -41,6 +41,7 @@
     X(pages)                                                                                       \
     X(pool)                                                                                        \
     X(quantise)                                                                                    \
+    X(reduce)                                                                                      \
     X(sample_choose)                                                                               \
     X(sample_logprobs)                                                                             \
     X(sample_stats)                                                                                \

@@ -17,18 +17,6 @@
 #define SHARED_THREADS_MAX 512 /* threads of a block of several rows */
 #define WIDTH_MAX 12160        /* floats that, with `parts`, fit 48 KiB of shared memory */
 
-__device__ static inline void fetch_weights(const struct cuda_norm &call, char *shared) {
-    uint32_t bytes = call.width * (call.weight.is_bf16 ? 2 : 4);
-    for (uint32_t at = threadIdx.x * 16; at < bytes; at += blockDim.x * 16)
-        cuda_copy16(cuda_shared_address(shared + at), (const char *)call.weight.at + at);
-}
-
-__device__ static inline void wait_for_weights(void) {
-    cuda_copy_commit();
-    cuda_copy_wait<0>();
-    __syncthreads();
-}
-
 /* Leaves x + h, or (x + rms_norm(h) · post) · x_scale, in r->x and in memory. */
 template <int IN, bool POST, int N>
 __device__ static inline void add_product(const struct cuda_norm &call, struct norm_row<N> *r,

@@ -9,6 +9,19 @@
 #define THREAD_NUMBERS 16
 #define MANY_ROWS 512 /* enough for two rows of a block, and for blocks that stay */
 
+/* Weights go to shared memory past the registers, while the kernel before still runs. */
+__device__ static inline void fetch_weights(const struct cuda_norm &call, char *shared) {
+    uint32_t bytes = call.width * (call.weight.is_bf16 ? 2 : 4);
+    for (uint32_t at = threadIdx.x * 16; at < bytes; at += blockDim.x * 16)
+        cuda_copy16(cuda_shared_address(shared + at), (const char *)call.weight.at + at);
+}
+
+__device__ static inline void wait_for_weights(void) {
+    cuda_copy_commit();
+    cuda_copy_wait<0>();
+    __syncthreads();
+}
+
 template <int N>
 __device__ static inline struct numbers<N> weights_at(const struct cuda_norm &call,
                                                       const char *shared, uint32_t at) {

@@ -3,6 +3,7 @@
 #include "gpu/cuda/modules.h"
 #include "gpu/cuda/plugin_internal.h"
 
+#include <assert.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -141,15 +142,15 @@ static enum err open_modules(struct gpu *gpu, struct error *error) {
 
 /* Context, streams, kernels and the library for products. */
 static enum err open_card(struct gpu *gpu, const struct gpu_options *options, struct error *error) {
-    cudaError_t code = cudaSetDevice((int)options->index);
+    cudaError_t code = cudaSetDevice((int)gpu->index);
     if (code == cudaSuccess) code = cudaFree(NULL); /* makes the context */
     bool has_context = code == cudaSuccess;
     if (code == cudaSuccess)
         code = cudaDeviceGetAttribute(&gpu->multiprocessors, cudaDevAttrMultiProcessorCount,
-                                      (int)options->index);
+                                      (int)gpu->index);
     if (code == cudaSuccess)
         code = cudaDeviceGetAttribute(&gpu->compute_major, cudaDevAttrComputeCapabilityMajor,
-                                      (int)options->index);
+                                      (int)gpu->index);
     if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&gpu->compute, cudaStreamNonBlocking);
     if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&gpu->up, cudaStreamNonBlocking);
     if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&gpu->down, cudaStreamNonBlocking);
@@ -159,7 +160,7 @@ static enum err open_card(struct gpu *gpu, const struct gpu_options *options, st
         return err_set(error, ERR_UNAVAILABLE,
                        "CUDA device %u cannot be opened: %s (%s): see nvidia-smi, or run with "
                        "--device cpu",
-                       options->index, cudaGetErrorString(code), cudaGetErrorName(code));
+                       gpu->index, cudaGetErrorString(code), cudaGetErrorName(code));
     enum err err = open_modules(gpu, error);
     if (err != OK) return err;
     err = cuda_products_open(&gpu->products, options->library, WORKSPACE_BYTES, error);
@@ -199,8 +200,7 @@ static enum err take_memory(struct gpu *gpu, struct error *error) {
                    (unsigned long long)(free_bytes / MIB));
 }
 
-static void plugin_close(struct gpu *gpu) {
-    if (!gpu) return;
+static void close_one(struct gpu *gpu) {
     if (gpu->compute) (void)cudaStreamSynchronize(gpu->compute);
     if (gpu->down) (void)cudaStreamSynchronize(gpu->down);
     for (uint32_t i = 0; i < GPU_STEPS_MAX; i++) {
@@ -222,39 +222,71 @@ static void plugin_close(struct gpu *gpu) {
     cuda_products_close(gpu->products);
     if (gpu->memory.base) (void)cudaFree(gpu->memory.base);
     if (gpu->copied) (void)cudaEventDestroy(gpu->copied);
+    if (gpu->drawn) (void)cudaEventDestroy(gpu->drawn);
     if (gpu->compute) (void)cudaStreamDestroy(gpu->compute);
     if (gpu->up) (void)cudaStreamDestroy(gpu->up);
     if (gpu->down) (void)cudaStreamDestroy(gpu->down);
     free(gpu->matrices);
     free(gpu->ops);
     free(gpu->places);
+    gpu_shard_release(&gpu->shard);
     free(gpu);
 }
 
-static enum err plugin_open(struct gpu **ret_gpu, const struct gpu_options *options,
-                            struct error *error) {
-    int count;
-    enum err err = count_cards(&count, error);
-    if (err != OK) return err;
-    if (options->index >= (uint32_t)count)
+static void plugin_close(struct gpu *gpu) {
+    struct gpu *ranks[GPU_RANKS_MAX];
+    const uint32_t count = gpu ? gpu->rank_count : 0;
+    if (count > 0) memcpy(ranks, gpu->ranks, sizeof ranks);
+    for (uint32_t i = count; i-- > 0;) {
+        rank_use(ranks[i]);
+        close_one(ranks[i]);
+    }
+}
+
+static enum err open_one(struct gpu **ret_gpu, uint32_t index, const struct gpu_options *options,
+                         int count, struct error *error) {
+    if (index >= (uint32_t)count)
         return err_set(error, ERR_UNAVAILABLE,
-                       "there is no CUDA device %u: the driver counts %d: see nvidia-smi",
-                       options->index, count);
+                       "there is no CUDA device %u: the driver counts %d: see nvidia-smi", index,
+                       count);
     struct gpu *gpu = calloc(1, sizeof *gpu);
     if (!gpu) return err_set(error, ERR_LIMIT, "no memory for a device");
-    gpu->index = options->index;
+    gpu->index = index;
+    gpu->ranks[0] = gpu;
+    gpu->rank_count = 1;
     gpu->limit = options->memory_bytes;
     gpu->is_measuring = options->measures_ops;
     gpu->has_no_graphs = options->has_no_graphs;
     gpu->graph_rows_max = options->graph_rows_max;
     gpu->careful_steps = options->careful_steps;
     gpu->clears_memory = options->clears_memory;
-    err = open_card(gpu, options, error);
+    enum err err = open_card(gpu, options, error);
     if (err == OK) err = take_memory(gpu, error);
     if (err == OK)
         *ret_gpu = gpu;
     else
-        plugin_close(gpu);
+        close_one(gpu);
+    return err;
+}
+
+static enum err plugin_open(struct gpu **ret_gpu, const struct gpu_options *options,
+                            struct error *error) {
+    struct gpu *gpus[GPU_RANKS_MAX];
+    uint32_t opened = 0;
+    int count;
+    enum err err = count_cards(&count, error);
+    assert(options->more_count < GPU_RANKS_MAX);
+    while (err == OK && opened <= options->more_count) {
+        const uint32_t index = opened == 0 ? options->index : options->more[opened - 1];
+        err = open_one(&gpus[opened], index, options, count, error);
+        if (err == OK) opened++;
+    }
+    if (err == OK && opened > 1) err = ranks_join(gpus, opened, error);
+    if (err == OK) {
+        *ret_gpu = gpus[0];
+        return OK;
+    }
+    while (opened > 0) close_one(gpus[--opened]);
     return err;
 }
 

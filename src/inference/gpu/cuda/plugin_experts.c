@@ -167,12 +167,12 @@ enum err walk_experts(struct walk *walk, const struct card_op *op, struct error 
     if (err == OK) err = multiply(gpu, experts, CUDA_EXPERTS_DOWN, &in, room->sums, error);
     if (err != OK) return err;
     struct cuda_experts_sum call = {
-        .by = room->order, .h = room->sums, .y = gpu->h, .width = width};
+        .by = room->order, .h = room->sums, .y = product_place(gpu, op), .width = width};
     const struct cuda_product *factor = &walk->product[TO_NARROW];
     if (experts->has_shared) call.shared = walk->product[TO_SHARED];
     if (experts->shared_is_scaled) call.shared_gate = factor->sums;
     if (experts->shared_is_scaled) call.gate_stride = factor->stride;
     walk->product[TO_H] =
-        (struct cuda_product){.sums = gpu->h, .type = CUDA_SUMS_BF16, .stride = width};
+        (struct cuda_product){.sums = call.y, .type = CUDA_SUMS_BF16, .stride = width};
     return cuda_experts_sum(&call, gpu->compute, error);
 }

@@ -8,16 +8,26 @@
 
 #define BLOCK_ALIGN 16u /* alignment of a part's first byte: cuda_unpack */
 
+/* A part, and the bytes of its rows that are filled: all of them, or those of some columns. */
+struct fill {
+    const struct gpu_rows *rows;
+    size_t row_bytes;      /* that are filled */
+    size_t stride, offset; /* bytes of a row of the file, and before those that are filled */
+    char *blocks;          /* where a part stays as it is; NULL: it becomes codes */
+};
+
 /* Rows first..first+count-1 of the part, in the matrix' order, one after another. */
-static void gather(const struct gpu_rows *rows, size_t row_bytes, uint32_t first, uint32_t count,
-                   char *to) {
-    const char *from = rows->blocks;
-    if (!rows->row_order) {
-        memcpy(to, from + first * row_bytes, count * row_bytes);
+static void gather(const struct fill *fill, uint32_t first, uint32_t count, char *to) {
+    const char *from = (const char *)fill->rows->blocks + fill->offset;
+    const uint32_t *order = fill->rows->row_order;
+    if (!order && fill->stride == fill->row_bytes) {
+        memcpy(to, from + first * fill->stride, count * fill->row_bytes);
         return;
     }
-    for (uint32_t i = 0; i < count; i++)
-        memcpy(to + i * row_bytes, from + rows->row_order[first + i] * row_bytes, row_bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        const size_t row = order ? order[first + i] : first + i;
+        memcpy(to + i * fill->row_bytes, from + row * fill->stride, fill->row_bytes);
+    }
 }
 
 /* Makes place for a part that stays as it is; its first byte. */
@@ -52,18 +62,20 @@ static struct cuda_grouped_fill fill_of(const struct card_matrix *matrix,
 }
 
 /* From the GPU's slice to where the rows stay. */
-static enum err put_slice(struct gpu *gpu, const struct gpu_rows *rows, const char *slice,
-                          char *blocks, size_t row_bytes, uint32_t first, uint32_t count,
-                          struct error *error) {
+static enum err put_slice(struct gpu *gpu, const struct fill *fill, const char *slice,
+                          uint32_t first, uint32_t count, struct error *error) {
+    const struct gpu_rows *rows = fill->rows;
     const struct card_matrix *matrix = &gpu->matrices[rows->matrix];
     const size_t at = rows->row_first + first;
-    if (blocks && grouping_of_rows(rows->type, matrix->cols) != GROUPED_NOT) {
-        const struct cuda_grouped_fill fill = fill_of(matrix, rows, blocks, slice, first, count);
-        return cuda_grouped_fill(&fill, gpu->compute, error);
+    if (fill->blocks && grouping_of_rows(rows->type, matrix->cols) != GROUPED_NOT) {
+        const struct cuda_grouped_fill codes =
+            fill_of(matrix, rows, fill->blocks, slice, first, count);
+        return cuda_grouped_fill(&codes, gpu->compute, error);
     }
-    if (blocks) {
-        cudaError_t code = cudaMemcpyAsync(blocks + first * row_bytes, slice, count * row_bytes,
-                                           cudaMemcpyDeviceToDevice, gpu->compute);
+    if (fill->blocks) {
+        cudaError_t code =
+            cudaMemcpyAsync(fill->blocks + first * fill->row_bytes, slice, count * fill->row_bytes,
+                            cudaMemcpyDeviceToDevice, gpu->compute);
         return code == cudaSuccess ? OK
                                    : card_error(code, error, "filling matrix %u", rows->matrix);
     }
@@ -80,33 +92,35 @@ static enum err put_slice(struct gpu *gpu, const struct gpu_rows *rows, const ch
     return cuda_unpack(&unpack, gpu->compute, error);
 }
 
-static enum err fill_slice(struct gpu *gpu, const struct gpu_rows *rows, char *blocks,
-                           size_t row_bytes, uint32_t first, uint32_t count, struct error *error) {
-    const uint32_t slice = gpu->fill_next++ % FILL_SLICES;
+static enum err fill_slice(struct gpu *gpu, const struct fill *fill, uint32_t first, uint32_t count,
+                           struct error *error) {
+    const uint32_t slice = gpu->fill_next++ % FILL_SLICES, matrix = fill->rows->matrix;
     cudaError_t code = cudaEventSynchronize(gpu->fill_done[slice]);
-    if (code != cudaSuccess) return card_error(code, error, "filling matrix %u", rows->matrix);
-    gather(rows, row_bytes, first, count, gpu->fill_host[slice]);
-    code = cudaMemcpyAsync(gpu->fill_card[slice], gpu->fill_host[slice], count * row_bytes,
+    if (code != cudaSuccess) return card_error(code, error, "filling matrix %u", matrix);
+    gather(fill, first, count, gpu->fill_host[slice]);
+    code = cudaMemcpyAsync(gpu->fill_card[slice], gpu->fill_host[slice], count * fill->row_bytes,
                            cudaMemcpyHostToDevice, gpu->compute);
-    if (code != cudaSuccess) return card_error(code, error, "filling matrix %u", rows->matrix);
-    enum err err =
-        put_slice(gpu, rows, gpu->fill_card[slice], blocks, row_bytes, first, count, error);
+    if (code != cudaSuccess) return card_error(code, error, "filling matrix %u", matrix);
+    enum err err = put_slice(gpu, fill, gpu->fill_card[slice], first, count, error);
     if (err != OK) return err;
     code = cudaEventRecord(gpu->fill_done[slice], gpu->compute);
-    return code == cudaSuccess ? OK : card_error(code, error, "filling matrix %u", rows->matrix);
+    return code == cudaSuccess ? OK : card_error(code, error, "filling matrix %u", matrix);
 }
 
-enum err plugin_fill(struct gpu *gpu, const struct gpu_rows *rows, struct error *error) {
+enum err fill_one(struct gpu *gpu, const struct gpu_rows *rows, uint32_t column, uint32_t columns,
+                  struct error *error) {
     assert(gpu->is_prepared && rows->matrix < gpu->program.matrix_count);
     struct card_matrix *matrix = &gpu->matrices[rows->matrix];
-    char *blocks = NULL;
-    assert(rows->row_first + rows->rows <= matrix->rows);
-    const size_t row_bytes = tensor_type_row_bytes(rows->type, matrix->cols);
-    const uint32_t each = (uint32_t)(gpu->fill_bytes / row_bytes);
+    struct fill fill = {.rows = rows,
+                        .row_bytes = tensor_type_row_bytes(rows->type, matrix->cols),
+                        .stride = tensor_type_row_bytes(rows->type, columns),
+                        .offset = column > 0 ? tensor_type_row_bytes(rows->type, column) : 0};
+    assert(rows->row_first + rows->rows <= matrix->rows && column + matrix->cols <= columns);
+    const uint32_t each = (uint32_t)(gpu->fill_bytes / fill.row_bytes);
     enum err err = OK;
     if (matrix->form == GPU_BLOCKS && rows->rows > 0) {
-        blocks = matrix->grouping == GROUPED_NOT ? take_blocks(matrix, rows) : matrix->codes;
-        if (!blocks)
+        fill.blocks = matrix->grouping == GROUPED_NOT ? take_blocks(matrix, rows) : matrix->codes;
+        if (!fill.blocks)
             return err_set(error, ERR_INVALID, "matrix %u: more rows or parts than prepare had",
                            rows->matrix);
         if (matrix->grouping != GROUPED_NOT &&
@@ -118,7 +132,7 @@ enum err plugin_fill(struct gpu *gpu, const struct gpu_rows *rows, struct error 
     }
     for (uint32_t first = 0; first < rows->rows && err == OK; first += each) {
         uint32_t left = rows->rows - first;
-        err = fill_slice(gpu, rows, blocks, row_bytes, first, left < each ? left : each, error);
+        err = fill_slice(gpu, &fill, first, left < each ? left : each, error);
     }
     return err;
 }

@@ -42,32 +42,44 @@ static void refuse(struct gpu *gpu, const char *what, const char *reason) {
 
 /* Walks to OP_KEEP, the launches going to the graph's nodes. */
 static enum err replay(struct walk *walk, struct graph *graph, struct error *error) {
+    rank_use(walk->gpu);
     walk->is_replayed = true;
     launches_replay(&graph->launches, graph->exec);
-    enum err err = walk_ops(walk, 0, walk->gpu->keep_op, error);
+    enum err err = walk_ops(walk, 1, 0, walk->gpu->keep_op, error);
     const bool is_whole = launches_end();
     assert(err != OK || is_whole);
     walk->is_replayed = false;
     return err;
 }
 
-enum err graph_run(struct gpu *gpu, struct flight *flight, struct error *error) {
-    struct graph *graph = graph_for(gpu, flight);
+/* Gives the graphs of all ranks what the step has. False: nothing was started. */
+static bool replay_all(struct walk *walks, struct graph **graphs, uint32_t count) {
     struct error refused = {0};
-    struct walk walk;
-    if (!graph) return walk_all(gpu, flight, error);
-    walk_begin(&walk, gpu, flight);
-    if (replay(&walk, graph, &refused) != OK) {
-        /* Nothing was started: the driver cannot change its graphs, or the step would fail as well.
-         */
-        refuse(gpu, "a graph is not changed", refused.text);
-        graphs_free(gpu);
-        return walk_all(gpu, flight, error);
+    for (uint32_t i = 0; i < count; i++)
+        if (replay(&walks[i], graphs[i], &refused) != OK) {
+            /* The driver cannot change its graphs, or the step would fail as well. */
+            refuse(walks[0].gpu, "a graph is not changed", refused.text);
+            for (uint32_t k = 0; k < count; k++) graphs_free(walks[k].gpu);
+            return false;
+        }
+    return true;
+}
+
+enum err graph_run(struct gpu *gpu, struct flight *flight, struct error *error) {
+    struct graph *graphs[GPU_RANKS_MAX];
+    struct walk walks[GPU_RANKS_MAX];
+    const uint32_t count = walks_begin(walks, gpu, flight);
+    for (uint32_t i = 0; i < count; i++)
+        if (!(graphs[i] = graph_for(gpu->ranks[i], walks[i].flight)))
+            return walk_all(gpu, flight, error);
+    if (!replay_all(walks, graphs, count)) return walk_all(gpu, flight, error);
+    for (uint32_t i = 0; i < count; i++) {
+        rank_use(gpu->ranks[i]);
+        cudaError_t code = cudaGraphLaunch(graphs[i]->exec, gpu->ranks[i]->compute);
+        if (code != cudaSuccess) return card_error(code, error, "starting a graph");
     }
-    cudaError_t code = cudaGraphLaunch(graph->exec, gpu->compute);
-    if (code != cudaSuccess) return card_error(code, error, "starting a graph");
     gpu->counters.graph_steps++;
-    return walk_ops(&walk, gpu->keep_op, gpu->program.op_count, error);
+    return walk_ops(walks, count, gpu->keep_op, gpu->program.op_count, error);
 }
 
 /* ---- making graphs ---- */
@@ -103,7 +115,7 @@ static bool capture(struct gpu *gpu, struct graph *graph) {
     }
     launches_record(&graph->launches);
     walk_begin(&walk, gpu, flight);
-    enum err err = walk_ops(&walk, 0, gpu->keep_op, &error);
+    enum err err = walk_ops(&walk, 1, 0, gpu->keep_op, &error);
     (void)launches_end();
     code = cudaStreamEndCapture(gpu->compute, &graph->recorded);
     if (err == OK && code == cudaSuccess) return true;
@@ -155,6 +167,7 @@ void graphs_make(struct gpu *gpu) {
     const uint32_t asked = gpu->graph_rows_max > 0 ? gpu->graph_rows_max : ROWS_MOST;
     const uint32_t most = asked < gpu->row_bucket ? asked : gpu->row_bucket;
     uint32_t rows = row_bucket(1);
+    rank_use(gpu);
     gpu->keep_op = keep_op_of(gpu);
     if (gpu->is_measuring || gpu->has_no_graphs || gpu->keep_op == gpu->program.op_count ||
         gpu->program.pools)

@@ -20,6 +20,8 @@
  *     plugin_recurrent.c
  *                       those of layers with a state
  *     plugin_rows.c     the rows that a product reads
+ *     plugin_ranks.c    several GPUs that compute every step together
+ *     plugin_share.c    what each of them has of a program and of its matrices
  *     plugin_texts.c    those of whole texts
  *     plugin_grouped.c  products with codes of four bits
  *     plugin_side.c     parts of tokens, and experts beside a feed-forward
@@ -27,6 +29,10 @@
  *     plugin_sample.c   draws and answers
  *     plugin_result.c   wait, logits, counters
  *     plugin_op.c       one operation over buffers of the host
+ *
+ * GPUs that compute together have a struct gpu each. The lead is the one that the table gives; it
+ * has the others, and makes their calls with its own, one operation after another on all of them. A
+ * GPU alone is the only one of its ranks.
  *
  * Three streams: `compute` has all kernels, `up` the copies of steps to the GPU, `down` those of
  * results. Nothing is allocated and nothing waited for between submit and wait.
@@ -42,10 +48,12 @@
 #include "gpu/cuda/pages.h"
 #include "gpu/cuda/products.h"
 #include "gpu/cuda/recurrent.h"
+#include "gpu/cuda/reduce.h"
 #include "gpu/cuda/rows.h"
 #include "gpu/cuda/sample.h"
 #include "gpu/cuda/scaled.h"
 #include "gpu/cuda/texts.h"
+#include "gpu/gpu_shard.h"
 #include "gpu/table.h"
 
 #include <stdbool.h>
@@ -63,6 +71,7 @@ struct CUstream_st;
 #define PRODUCT_ALIGN 16u          /* outputs of a product: 16 bytes of 8-bit codes */
 #define WORKSPACE_BYTES (32 * MIB) /* for cuBLASLt; 8 MiB was the most any algorithm wanted */
 #define GRAPHS_MAX 32u             /* buckets of up to 7,168 rows */
+#define PART_BUFFERS 3u            /* for parts of products */
 
 /* ---- memory ---- */
 
@@ -137,6 +146,8 @@ struct card_op {
     struct gpu_op op;
     struct cuda_weights weight; /* NORM: of op.weight, or ones; likewise of EMBED with a reader */
     bool is_bare;               /* NORM: op.weight was NULL */
+    uint32_t part; /* number in a step, from 1, of the sum over ranks that the operation leaves a
+                      part of, or makes; 0: none */
 };
 
 /* Keys and values of one place of a page. */
@@ -247,6 +258,7 @@ struct graph {
 /* A step under way. */
 struct flight {
     uint64_t number;
+    uint32_t parts_before; /* sums over ranks of the steps before it */
     bool is_under_way;
     bool is_careful; /* while it is under way: the host waits for each operation */
     struct block block;
@@ -269,6 +281,15 @@ struct flight {
 
 struct gpu {
     uint32_t index;
+    struct gpu *ranks[GPU_RANKS_MAX]; /* (rank_count) the lead first; all of them have all */
+    uint32_t rank_count;              /* 1: the GPU is alone */
+    uint32_t rank;
+    struct gpu_shard shard;        /* its part of the program, unless it is alone */
+    uint16_t *parts[PART_BUFFERS]; /* (row_bucket, width) bf16 products that are parts */
+    uint32_t part_count;           /* sums over ranks in a step */
+    uint32_t parts_summed;         /* the lead's: sums of all steps so far; may wrap around */
+    uint32_t *words;               /* (CUDA_RANKS_MAX) as reduce.h has them */
+    struct CUevent_st *drawn;      /* the lead's, on `compute`: the last draws are done */
     int multiprocessors;
     int compute_major;   /* 9 for capability 9.0 */
     uint64_t compile_ns; /* as gpu_counters has it */
@@ -357,11 +378,32 @@ bool free_bytes_told(int index, uint64_t *ret_bytes);
 /* The same less a spare; `total` when nobody tells. */
 uint64_t free_bytes_of(int index, uint64_t total);
 
+/* ---- plugin_ranks.c ---- */
+
+/* Makes the GPU the one that calls of the runtime are for. */
+void rank_use(const struct gpu *gpu);
+/* Makes open GPUs ranks of the first one; they must reach each other's memory. */
+enum err ranks_join(struct gpu *const *gpus, uint32_t count, struct error *error) MUST_CHECK;
+/* The room for parts of products and for words; none for a GPU that is alone. */
+void ranks_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory,
+                 int *code);
+/* Numbers the sums over ranks. */
+void ranks_number(struct gpu *gpu);
+/* Lets the other ranks begin a step when the lead has drawn its tokens. */
+enum err ranks_await_tokens(struct gpu *lead, struct error *error) MUST_CHECK;
+/* Waits for the flight of all ranks. The error is that of the rank that failed first, as far as
+ * that can be told. */
+enum err ranks_wait(struct gpu *lead, const struct flight *flight, struct error *error) MUST_CHECK;
+/* The flight of another rank that goes with one of the lead. */
+static inline struct flight *rank_flight(struct gpu *rank, const struct flight *of_lead) {
+    return &rank->flights[of_lead - rank->ranks[0]->flights];
+}
+
 /* The functions of the table. */
-enum err plugin_prepare(struct gpu *gpu, const struct gpu_program *program,
+enum err plugin_prepare(struct gpu *lead, const struct gpu_program *program,
                         const struct gpu_limits *limits, struct memory_ledger *ret_ledger,
                         struct error *error) MUST_CHECK;
-enum err plugin_fill(struct gpu *gpu, const struct gpu_rows *rows, struct error *error) MUST_CHECK;
+enum err plugin_fill(struct gpu *lead, const struct gpu_rows *rows, struct error *error) MUST_CHECK;
 void plugin_recall(struct gpu *gpu, const char *notes, size_t bytes);
 enum err plugin_warm(struct gpu *gpu, struct error *error) MUST_CHECK;
 bool plugin_tell(struct gpu *gpu, const char **ret_notes, size_t *ret_bytes);
@@ -379,6 +421,13 @@ enum err plugin_run_op(struct gpu *gpu, const struct gpu_op_call *call,
                        struct error *error) MUST_CHECK;
 enum err plugin_counters_read(struct gpu *gpu, struct gpu_counters *ret_counters,
                               struct error *error) MUST_CHECK;
+
+/* ---- plugin_prepare.c ---- */
+
+/* Lays out one rank for its own program. */
+enum err prepare_one(struct gpu *gpu, const struct gpu_program *program,
+                     const struct gpu_limits *limits, struct memory_ledger *ret_ledger,
+                     struct error *error) MUST_CHECK;
 
 /* ---- plugin_vectors.c ---- */
 
@@ -399,6 +448,10 @@ enum err program_check(const struct gpu_program *program, const struct gpu_limit
                        struct error *error) MUST_CHECK;
 
 /* ---- plugin_fill.c ---- */
+
+/* Fills a rank's rows: of the columns from `column` on, of `columns` in the file's rows. */
+enum err fill_one(struct gpu *gpu, const struct gpu_rows *rows, uint32_t column, uint32_t columns,
+                  struct error *error) MUST_CHECK;
 
 /* The rows that a product reads: the matrix's own, or those that are unpacked here, which the next
  * call overwrites. */

@@ -332,6 +332,8 @@ static enum err finish_logits(struct one *one, struct error *error) {
 enum err plugin_run_op(struct gpu *gpu, const struct gpu_op_call *call, struct error *error) {
     assert(gpu->is_prepared && gpu->submitted == gpu->waited);
     assert(call->op < gpu->program.op_count);
+    if (gpu->rank_count > 1)
+        return err_set(error, ERR_INVALID, "operation %u alone: of one GPU only", call->op);
     struct flight *flight = &gpu->flights[0];
     struct one one = {.gpu = gpu, .op = &gpu->ops[call->op], .call = call};
     const struct gpu_op *op = &one.op->op;

@@ -215,6 +215,7 @@ static void lay_out(struct layout *layout) {
     vectors_place(layout);
     place_buffers(layout);
     place_unpacked(layout);
+    ranks_place(layout->gpu, layout->program, &layout->memory, &layout->code);
     grouped_place(layout);
     experts_place(layout->gpu, layout->program, &layout->memory);
     side_place(layout->gpu, layout->program, &layout->memory);
@@ -292,9 +293,9 @@ static void drop_sizes(struct gpu *gpu) {
     gpu->places = NULL;
 }
 
-enum err plugin_prepare(struct gpu *gpu, const struct gpu_program *program,
-                        const struct gpu_limits *limits, struct memory_ledger *ret_ledger,
-                        struct error *error) {
+enum err prepare_one(struct gpu *gpu, const struct gpu_program *program,
+                     const struct gpu_limits *limits, struct memory_ledger *ret_ledger,
+                     struct error *error) {
     assert(!gpu->is_prepared && !gpu->ops);
     enum err err = program_check(program, limits, error);
     if (err == OK) err = set_sizes(gpu, program, limits, error);

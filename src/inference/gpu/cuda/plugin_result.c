@@ -32,9 +32,8 @@ enum err plugin_wait(struct gpu *gpu, uint64_t number, struct gpu_result *result
     assert(gpu->waited < gpu->submitted);
     struct flight *flight = &gpu->flights[gpu->waited % gpu->limits.steps_max];
     assert(flight->is_under_way && flight->number == number);
-    cudaError_t code = cudaEventSynchronize(flight->done);
-    if (code != cudaSuccess)
-        return card_error(code, error, "step %llu", (unsigned long long)number);
+    enum err err = ranks_wait(gpu, flight, error);
+    if (err != OK) return err;
     const struct results *host = &flight->host;
     const size_t wanted = flight->step.wanted_count;
     if (gpu->program.pools)
@@ -48,7 +47,9 @@ enum err plugin_wait(struct gpu *gpu, uint64_t number, struct gpu_result *result
         memcpy(result->named_logits, host->named, flight->named_count * sizeof *host->named);
     result->nonfinite_rows = (uint32_t)host->tokens[gpu->limits.logit_rows_max];
     count(gpu, flight);
-    flight->is_under_way = flight->is_careful = false;
+    flight->is_under_way = false;
+    for (uint32_t i = 0; i < gpu->rank_count; i++)
+        rank_flight(gpu->ranks[i], flight)->is_careful = false;
     gpu->waited++;
     return OK;
 }

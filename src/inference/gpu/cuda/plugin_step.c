@@ -125,34 +125,57 @@ enum err step_await(const struct gpu *gpu, const struct flight *flight, const ch
     return code == cudaSuccess ? OK : card_error(code, error, "%s", what);
 }
 
+/* Sends a rank's arrays and makes its copies of pages. */
+static enum err begin(struct gpu *gpu, struct flight *flight, const struct gpu_step *step,
+                      struct error *error) {
+    rank_use(gpu);
+    enum err err = block_send(gpu, &flight->block, error);
+    if (err != OK) return err;
+    cudaError_t code = cudaEventRecord(flight->begun, gpu->compute);
+    if (code != cudaSuccess) return card_error(code, error, "starting");
+    err = copy_pages(gpu, step, error);
+    return err == OK ? step_await(gpu, flight, "arrays and copies of pages", error) : err;
+}
+
 /* Enqueues everything; on failure the sentence names the operation. */
 static enum err start(struct gpu *gpu, struct flight *flight, const struct gpu_step *step,
                       const struct gpu_samples *samples, struct error *error) {
     struct card_samples drawn = {0};
     enum err err =
         gpu->program.pools ? OK : samples_put(gpu, flight, samples, false, &drawn, error);
-    if (err == OK) err = block_send(gpu, &flight->block, error);
-    if (err != OK) return err;
-    cudaError_t code = cudaEventRecord(flight->begun, gpu->compute);
-    if (code != cudaSuccess) return card_error(code, error, "starting");
-    err = copy_pages(gpu, step, error);
-    if (err == OK) err = step_await(gpu, flight, "arrays and copies of pages", error);
+    if (err == OK) err = ranks_await_tokens(gpu, error);
+    for (uint32_t i = 0; i < gpu->rank_count && err == OK; i++)
+        err = begin(gpu->ranks[i], rank_flight(gpu->ranks[i], flight), step, error);
     if (err == OK) err = graph_run(gpu, flight, error);
+    rank_use(gpu);
     if (err == OK) err = samples_run(gpu, flight, &drawn, false, error);
     if (err == OK) err = samples_fetch(gpu, flight, error);
+    for (uint32_t i = 1; i < gpu->rank_count && err == OK; i++)
+        err = samples_fetch(gpu->ranks[i], rank_flight(gpu->ranks[i], flight), error);
     return err;
+}
+
+/* Puts a rank's arrays. */
+static enum err put_flight(struct gpu *gpu, struct flight *flight, const struct gpu_step *step,
+                           const struct gpu *lead, struct error *error) {
+    assert(gpu->is_prepared && !flight->is_under_way);
+    flight->number = step->number;
+    flight->parts_before = lead->parts_summed;
+    flight->answer_count = flight->named_count = 0;
+    flight->is_careful = lead->submitted < lead->careful_steps;
+    return step_put(gpu, flight, step, error);
 }
 
 enum err plugin_submit(struct gpu *gpu, const struct gpu_step *step,
                        const struct gpu_samples *samples, struct error *error) {
     struct flight *flight = &gpu->flights[gpu->submitted % gpu->limits.steps_max];
-    assert(gpu->is_prepared && !flight->is_under_way);
-    flight->number = step->number;
-    flight->answer_count = flight->named_count = 0;
-    flight->is_careful = gpu->submitted < gpu->careful_steps;
-    enum err err = step_put(gpu, flight, step, error);
-    if (err != OK) return err;
-    err = start(gpu, flight, step, samples, error);
+    for (uint32_t i = 0; i < gpu->rank_count; i++) {
+        struct gpu *rank = gpu->ranks[i];
+        enum err err = put_flight(rank, rank_flight(rank, flight), step, gpu, error);
+        if (err != OK) return err;
+    }
+    gpu->parts_summed += gpu->part_count;
+    enum err err = start(gpu, flight, step, samples, error);
     if (err != OK) return err_prefix(error, "step %llu", (unsigned long long)step->number);
     flight->is_under_way = true;
     gpu->submitted++;

@@ -145,6 +145,7 @@ static void place_ops(struct layout *layout) {
         if (from->kind == OP_ROUTE)
             layout->gpu->matrices[program->ops[i - 1].matrix].is_router = true;
     }
+    ranks_number(layout->gpu);
 }
 
 static void place_matrices(struct layout *layout) {

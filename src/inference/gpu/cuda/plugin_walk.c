@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #define NAME_BYTES 64u /* limit for the name of an operation in a sentence */
+#define RANK_BYTES 24u
 
 static const char *const names[OP_KINDS] = {
     [OP_EMBED] = "embed",
@@ -41,7 +42,7 @@ static enum err walk_embed(struct walk *walk, const struct card_op *op, struct e
     const struct cuda_embed call = {
         .table = (const uint16_t *)(const void *)matrix_of(walk, op->op.matrix)->codes,
         .tokens = walk->flight->step.tokens,
-        .last_token = gpu->last_token,
+        .last_token = gpu->ranks[0]->last_token,
         .scale = op->op.scale,
         .positions = op->op.positions,
         .places = walk->flight->step.places,
@@ -84,6 +85,7 @@ static enum err walk_norm(struct walk *walk, const struct card_op *op, struct er
     };
     if (op->op.add != ADD_NOTHING) call.h = walk->product[TO_H];
     call.y = walk->normed = walk_rows_for(walk, op);
+    if (op->part > 0) return walk_sum(walk, op, &call, error);
     return cuda_norm(&call, gpu->compute, error);
 }
 
@@ -113,6 +115,10 @@ void *product_buffer(const struct gpu *gpu, enum op_to to) {
     return gpu->wide;
 }
 
+void *product_place(const struct gpu *gpu, const struct card_op *op) {
+    return op->part > 0 ? gpu->parts[part_buffer(op->part)] : product_buffer(gpu, op->op.to);
+}
+
 /* A product that leaves bf16: of gate and up with the activation in it, of others the scaled sums.
  */
 static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cuda_ending ending,
@@ -128,7 +134,7 @@ static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cu
         .in = walk->prepared.codes,
         .row_scale = walk->prepared.scale,
         .column_scale = matrix->scales,
-        .y = product_buffer(gpu, op->op.to),
+        .y = product_place(gpu, op),
     };
     walk->is_gated = ending != CUDA_END_SCALED;
     if (!walk->is_gated)
@@ -150,7 +156,7 @@ static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct 
         .inputs = matrix->cols,
         .rows = walk->rows,
         .in = walk->prepared.codes,
-        .sums = product_buffer(gpu, op->op.to),
+        .sums = product_place(gpu, op),
     };
     walk->product[op->op.to] = (struct cuda_product){
         .sums = call.sums,
@@ -393,26 +399,53 @@ static void name_op(const struct gpu *gpu, uint32_t index, char ret_name[NAME_BY
                        op->layer);
 }
 
-enum err walk_ops(struct walk *walk, uint32_t first, uint32_t end, struct error *error) {
+/* An error of operation `index`, with its name. `code` counts when there is no other. */
+static enum err walk_error(const struct walk *walk, uint32_t index, enum err err, cudaError_t code,
+                           struct error *error) {
+    char name[NAME_BYTES], of_rank[RANK_BYTES] = "";
     const struct gpu *gpu = walk->gpu;
+    if (gpu->rank_count > 1) (void)snprintf(of_rank, sizeof of_rank, "GPU %u: ", gpu->index);
+    name_op(gpu, index, name);
+    return err != OK ? err_prefix(error, "%s%s", of_rank, name)
+                     : card_error(code, error, "%s%s", of_rank, name);
+}
+
+/* What follows an operation of which all ranks have begun theirs. */
+static cudaError_t walk_settle(const struct walk *walk, uint32_t index) {
     const struct flight *flight = walk->flight;
-    char name[NAME_BYTES];
+    cudaError_t code = cudaSuccess;
+    rank_use(walk->gpu);
+    if (flight->op_ended) code = cudaEventRecord(flight->op_ended[index], walk->gpu->compute);
+    if (code == cudaSuccess && flight->is_careful) code = cudaStreamSynchronize(walk->gpu->compute);
+    return code;
+}
+
+/* A rank's kernel may wait for those of other ranks, so none is waited for before all have begun.
+ */
+enum err walk_ops(struct walk *walks, uint32_t count, uint32_t first, uint32_t end,
+                  struct error *error) {
     for (uint32_t i = first; i < end; i++) {
-        enum err err = walk_op(walk, &gpu->ops[i], error);
-        cudaError_t code = cudaSuccess;
-        if (err == OK && flight->op_ended)
-            code = cudaEventRecord(flight->op_ended[i], gpu->compute);
-        if (err == OK && code == cudaSuccess && flight->is_careful)
-            code = cudaStreamSynchronize(gpu->compute);
-        if (err == OK && code == cudaSuccess) continue;
-        name_op(gpu, i, name);
-        return err != OK ? err_prefix(error, "%s", name) : card_error(code, error, "%s", name);
+        for (uint32_t k = 0; k < count && i < walks[k].gpu->program.op_count; k++) {
+            rank_use(walks[k].gpu);
+            enum err err = walk_op(&walks[k], &walks[k].gpu->ops[i], error);
+            if (err != OK) return walk_error(&walks[k], i, err, cudaSuccess, error);
+        }
+        for (uint32_t k = 0; k < count && i < walks[k].gpu->program.op_count; k++) {
+            cudaError_t code = walk_settle(&walks[k], i);
+            if (code != cudaSuccess) return walk_error(&walks[k], i, OK, code, error);
+        }
     }
     return OK;
 }
 
-enum err walk_all(struct gpu *gpu, struct flight *flight, struct error *error) {
-    struct walk walk;
-    walk_begin(&walk, gpu, flight);
-    return walk_ops(&walk, 0, gpu->program.op_count, error);
+uint32_t walks_begin(struct walk walks[GPU_RANKS_MAX], struct gpu *lead, struct flight *flight) {
+    for (uint32_t i = 0; i < lead->rank_count; i++)
+        walk_begin(&walks[i], lead->ranks[i], rank_flight(lead->ranks[i], flight));
+    return lead->rank_count;
+}
+
+enum err walk_all(struct gpu *lead, struct flight *flight, struct error *error) {
+    struct walk walks[GPU_RANKS_MAX];
+    const uint32_t count = walks_begin(walks, lead, flight);
+    return walk_ops(walks, count, 0, lead->program.op_count, error);
 }

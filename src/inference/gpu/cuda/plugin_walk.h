@@ -56,12 +56,29 @@ bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t ro
                     enum cuda_ending *ret_ending);
 /* The buffer of a product that is no logits. */
 void *product_buffer(const struct gpu *gpu, enum op_to to);
+/* The same of an operation whose product may be a part. */
+void *product_place(const struct gpu *gpu, const struct card_op *op);
+/* The buffer of a part. Two sums in a row have different ones (reduce.h), and so have the last of a
+ * step and the first of the next, be their number odd: the first has one of its own. */
+static inline uint32_t part_buffer(uint32_t part) {
+    return part == 1 ? 2 : part % 2;
+}
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
-/* Operations first..end-1, with an event behind each when they are measured. An error has the name
- * of its operation, one that the GPU finds later in a careful step alone. */
-enum err walk_ops(struct walk *walk, uint32_t first, uint32_t end, struct error *error) MUST_CHECK;
-/* All operations of the step that was put. */
-enum err walk_all(struct gpu *gpu, struct flight *flight, struct error *error) MUST_CHECK;
+/* Operations first..end-1 of `count` ranks, one after another on all of them, with an event behind
+ * each when they are measured. An error has the name of its operation, one that the GPU finds later
+ * in a careful step alone. */
+enum err walk_ops(struct walk *walks, uint32_t count, uint32_t first, uint32_t end,
+                  struct error *error) MUST_CHECK;
+/* A walk per rank for the step that was put, which the lead's flight names; how many they are. */
+uint32_t walks_begin(struct walk walks[GPU_RANKS_MAX], struct gpu *lead, struct flight *flight);
+/* All operations of that step. */
+enum err walk_all(struct gpu *lead, struct flight *flight, struct error *error) MUST_CHECK;
+
+/* ---- plugin_ranks.c ---- */
+
+/* A norm that adds the parts of all ranks. */
+enum err walk_sum(struct walk *walk, const struct card_op *op, const struct cuda_norm *norm,
+                  struct error *error) MUST_CHECK;
 
 /* ---- plugin_experts.c ---- */
 

@@ -42,7 +42,7 @@ static enum err tune(struct gpu *gpu, const struct card_op *at, struct error *er
         .inputs = matrix->cols,
         .weights = weights,
         .in = gpu->codes,
-        .sums = is_logits ? (void *)gpu->flights[0].logits : product_buffer(gpu, op->to),
+        .sums = is_logits ? (void *)gpu->flights[0].logits : product_place(gpu, at),
     };
     for (uint32_t rows = 1; rows <= most; rows = call.rows + 1) {
         call.rows = row_bucket(rows);
@@ -110,15 +110,18 @@ static enum err clear_all(const struct gpu *gpu, struct error *error) {
 }
 
 void plugin_recall(struct gpu *gpu, const char *notes, size_t bytes) {
-    (void)cuda_products_recall(gpu->products, notes, bytes);
+    for (uint32_t i = 0; i < gpu->rank_count; i++)
+        (void)cuda_products_recall(gpu->ranks[i]->products, notes, bytes);
 }
 
 bool plugin_tell(struct gpu *gpu, const char **ret_notes, size_t *ret_bytes) {
     return cuda_products_tell(gpu->products, ret_notes, ret_bytes);
 }
 
-enum err plugin_warm(struct gpu *gpu, struct error *error) {
+/* Chooses the algorithms of one rank's products. */
+static enum err warm_one(struct gpu *gpu, struct error *error) {
     assert(gpu->is_prepared);
+    rank_use(gpu);
     enum err err = gpu->clears_memory ? clear_all(gpu, error) : OK;
     if (err == OK) err = fill_codes(gpu, error);
     if (err == OK) err = clear_states(gpu, error);
@@ -126,11 +129,18 @@ enum err plugin_warm(struct gpu *gpu, struct error *error) {
         const enum op_kind kind = gpu->ops[i].op.kind;
         if (kind == OP_MATMUL || kind == OP_LOGITS) err = tune(gpu, &gpu->ops[i], error);
     }
+    return err;
+}
+
+enum err plugin_warm(struct gpu *gpu, struct error *error) {
+    enum err err = OK;
+    for (uint32_t i = 0; i < gpu->rank_count && err == OK; i++)
+        err = warm_one(gpu->ranks[i], error);
     /* Few rows and many: some operations have a kernel for either. */
     const uint32_t most = made_up_rows_max(gpu);
     if (err == OK && most > 0) err = made_up_step(gpu, 1, error);
     if (err == OK && most > 1) err = made_up_step(gpu, most, error);
-    if (err == OK) graphs_make(gpu);
+    for (uint32_t i = 0; i < gpu->rank_count && err == OK; i++) graphs_make(gpu->ranks[i]);
     /* A driver that does not change its graphs is found out now, while the host reads the reason.
      */
     if (err == OK && gpu->graph_count > 0 && most > 0) err = made_up_step(gpu, 1, error);

@@ -158,8 +158,9 @@ static inline cudaLaunchAttribute cuda_cluster_attribute(void) {
  * kernel always comes with the same threads and shared_bytes, so its answer is kept. */
 template <auto KERNEL>
 static inline uint32_t cuda_clusters_held(uint32_t threads, uint32_t shared_bytes) {
-    static int known = -1; /* on the process's one GPU; racing threads write the same */
-    if (known >= 0) return (uint32_t)known;
+    static int clusters[CUDA_GPUS_MAX]; /* plus 1; racing threads write the same */
+    int *known = &clusters[cuda_gpu_here()];
+    if (*known > 0) return (uint32_t)*known - 1;
     cudaFuncAttributes kernel = {};
     int card = 0, major = 0, held = 0;
     cudaLaunchAttribute cluster = cuda_cluster_attribute();
@@ -176,8 +177,8 @@ static inline uint32_t cuda_clusters_held(uint32_t threads, uint32_t shared_byte
                              (int)shared_bytes) == cudaSuccess &&
         cudaOccupancyMaxActiveClusters(&held, KERNEL, &config) == cudaSuccess;
     if (!is_well) (void)cudaGetLastError(); /* or the next launch would report it */
-    known = is_well ? held : 0;
-    return (uint32_t)known;
+    *known = 1 + (is_well ? held : 0);
+    return (uint32_t)*known - 1;
 }
 
 /* A dependent launch of clusters. */

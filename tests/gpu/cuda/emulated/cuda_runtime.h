@@ -7,7 +7,8 @@
  *
  * Threads of a block are contexts that take turns. What a warp does together waits for its 32
  * lanes, checks that they all do the same, and gives each what the others brought. GPU memory is
- * host memory (a sanitizer sees what leaves it). Shared memory begins as 0xff. */
+ * host memory (a sanitizer sees what leaves it). Shared memory begins as 0xff. A thread of the host
+ * is a GPU: kernels that wait for those of another GPU are launched by a thread per GPU. */
 
 #include <math.h>
 #include <stddef.h>
@@ -21,10 +22,11 @@
 #define __global__
 #define __device__
 #define __host__
-#define __shared__
+#define __shared__ thread_local
 #define __launch_bounds__(...)
 #define __forceinline__ inline
 #define __maxnreg__(count)
+#define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 using std::max;
@@ -68,9 +70,9 @@ struct dim3 {
     dim3(uint32_t columns = 1, uint32_t rows = 1) : x(columns), y(rows) {
     }
 };
-extern dim3 threadIdx, blockIdx; /* place in the context that runs */
-extern dim3 blockDim, gridDim;
-extern char cuda_memory[]; /* shared */
+extern thread_local dim3 threadIdx, blockIdx; /* place in the context that runs */
+extern thread_local dim3 blockDim, gridDim;
+extern thread_local char cuda_memory[]; /* shared */
 
 void emulated_block(uint32_t index, uint32_t threads, void (*body)(void *), void *context);
 void __syncthreads(void);
@@ -197,7 +199,7 @@ static inline float __fmaf_rn(float a, float b, float c) {
 /* ---- the runtime ---- */
 
 enum cudaError_t { cudaSuccess };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 typedef struct CUstream_st *cudaStream_t;
 #define cudaStreamNonBlocking 0
 struct cudaDeviceProp {
@@ -210,8 +212,16 @@ static inline const char *cudaGetErrorString(cudaError_t) {
 static inline cudaError_t cudaGetLastError(void) {
     return cudaSuccess;
 }
+#define EMULATED_GPUS 4
 static inline cudaError_t cudaGetDeviceCount(int *ret) {
+    *ret = EMULATED_GPUS;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaDeviceCanAccessPeer(int *ret, int, int) {
     *ret = 1;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
     return cudaSuccess;
 }
 static inline cudaError_t cudaSetDevice(int) {
@@ -223,6 +233,9 @@ static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *ret, int) {
 }
 static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret, int) {
     *ret = NULL;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamDestroy(cudaStream_t) {
     return cudaSuccess;
 }
 static inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
@@ -269,4 +282,8 @@ static inline cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cud
 static inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind) {
     memcpy(to, from, bytes);
     return cudaSuccess;
+}
+static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
+                                          cudaMemcpyKind kind, cudaStream_t) {
+    return cudaMemcpy(to, from, bytes, kind);
 }

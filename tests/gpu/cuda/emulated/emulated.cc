@@ -4,15 +4,19 @@
 
 #include "cuda_runtime.h"
 
+#include "gpu/cuda/peer.cuh"
 #include "gpu/cuda/ptx.cuh"
 #include "gpu/cuda/tma.cuh"
 #include "gpu/cuda/wgmma.cuh"
 
 #include <setjmp.h>
+#include <time.h>
 #include <ucontext.h>
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #define SHARED_BYTES (228 << 10)
@@ -20,9 +24,9 @@
 #define MEETING_BYTES 64 /* what one lane can bring */
 #define ROUNDS_MAX 1000  /* over all threads of a block, without a meeting that is over */
 
-dim3 threadIdx, blockIdx, blockDim, gridDim;
+thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 int emulated_major = 8;
-alignas(1024) char cuda_memory[SHARED_BYTES];
+alignas(1024) thread_local char cuda_memory[SHARED_BYTES];
 
 struct copy {
     uint32_t to;
@@ -33,7 +37,7 @@ struct thread {
     ucontext_t context; /* to begin with; jumps are faster from then on */
     jmp_buf jump;
     bool is_begun;
-    char *stack;
+    std::unique_ptr<char[]> stack;
     bool is_over;
     uint32_t meetings; /* that it came to */
     std::vector<std::vector<copy>> groups;
@@ -56,9 +60,9 @@ struct warp {
     meeting of_some[32];
 };
 
-static std::vector<thread> threads;
-static std::vector<warp> warps;
-static uint32_t block_arrived, block_meeting;
+static thread_local std::vector<thread> threads;
+static thread_local std::vector<warp> warps;
+static thread_local uint32_t block_arrived, block_meeting;
 struct group { /* of four warps */
     uint32_t arrived;
     uint32_t meeting;
@@ -71,13 +75,13 @@ struct barrier {
     std::vector<std::function<void(void)>> late; /* tiles on their way */
 };
 
-static std::vector<group> groups;
-static group meetings[16];                   /* of some warps, by number */
-static std::map<uint32_t, barrier> barriers; /* by address */
-static ucontext_t home_context;
-static jmp_buf home;
-static bool is_late;           /* copies happen when they are waited for */
-static uint64_t meetings_over; /* of all kinds: nobody goes on without one more */
+static thread_local std::vector<group> groups;
+static thread_local group meetings[16];                   /* of some warps, by number */
+static thread_local std::map<uint32_t, barrier> barriers; /* by address */
+static thread_local ucontext_t home_context;
+static thread_local jmp_buf home;
+static thread_local bool is_late;           /* copies happen when they are waited for */
+static thread_local uint64_t meetings_over; /* of all kinds: nobody goes on without one more */
 
 static void die(const char *why) {
     (void)printf("Bail out! emulated: %s (block %u, thread %u)\n", why, blockIdx.x, threadIdx.x);
@@ -99,7 +103,7 @@ void __syncthreads(void) {
 }
 
 int __syncthreads_or(int is_so) {
-    static int any;
+    static thread_local int any;
     __syncthreads(); /* nobody reads the last answer any more */
     if (threadIdx.x == 0) any = 0;
     __syncthreads();
@@ -128,8 +132,8 @@ const void *emulated_meet_in(uint32_t lanes, int what, const void *mine, size_t 
     return brought;
 }
 
-static void (*block_body)(void *);
-static void *block_context;
+static thread_local void (*block_body)(void *);
+static thread_local void *block_context;
 
 static void run_thread(void) {
     block_body(block_context);
@@ -139,13 +143,13 @@ static void run_thread(void) {
 
 static void start_thread(uint32_t index) {
     thread &self = threads[index];
-    if (!self.stack) self.stack = (char *)malloc(STACK_BYTES);
+    if (!self.stack) self.stack = std::make_unique<char[]>(STACK_BYTES);
     self.is_over = self.is_begun = false;
     self.groups.assign(1, {});
     self.products.assign(1, {});
     self.order = 0;
     (void)getcontext(&self.context);
-    self.context.uc_stack.ss_sp = self.stack;
+    self.context.uc_stack.ss_sp = self.stack.get();
     self.context.uc_stack.ss_size = STACK_BYTES;
     makecontext(&self.context, run_thread, 0);
 }
@@ -158,7 +162,7 @@ static void run(thread *thread) {
 }
 
 void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *context) {
-    static uint64_t turn;
+    static thread_local uint64_t turn;
     blockIdx.x = index, blockDim.x = count;
     block_body = body, block_context = context;
     if (threads.size() < count) threads.resize(count);
@@ -522,4 +526,16 @@ void emulated_tile(uint32_t to, const struct cuda_tiles *tiles, uint32_t address
     for (int i = 1; i < CUDA_TILE_RANK_MAX; i++) bytes *= copy.box[i];
     if (to % 1024 || to + bytes > SHARED_BYTES) die("a tile leaves shared memory");
     bring(address, bytes, [=] { copy_tile(to, copy, begin.data()); });
+}
+
+/* ---- words between GPUs ---- */
+
+#define PEER_PATIENCE_S 100
+
+void cuda_peer_await(const uint32_t *word, uint32_t value) {
+    const time_t begin = time(NULL);
+    while ((int32_t)(cuda_peer_word(word) - value) < 0) {
+        if (time(NULL) - begin > PEER_PATIENCE_S) die("another GPU never says that it is there");
+        std::this_thread::yield();
+    }
 }

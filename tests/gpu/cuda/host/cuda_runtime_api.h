@@ -5,7 +5,8 @@
  * the host code runs without a GPU. A stream runs each call at once, or records it while it is
  * captured; it then takes kernels alone. Memory of the "GPU" is poisoned when it is taken, and a
  * copy checks its direction. A kernel's access outside of it is told as a GPU tells it: not by the
- * kernel's call but by each wait from then on.
+ * kernel's call but by each wait from then on. QUERN_HOST_CARDS GPUs, by default one, that reach
+ * each other's memory unless QUERN_HOST_MACHINE is "apart".
  *
  * Thread: one. */
 
@@ -20,6 +21,7 @@ typedef enum {
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorECCUncorrectable = 214,
     cudaErrorJitCompilerNotFound = 221,
+    cudaErrorPeerAccessAlreadyEnabled = 704,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchFailure = 719,
 } cudaError_t;
@@ -60,6 +62,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret_card, int gpu);
 cudaError_t cudaDeviceGetAttribute(int *ret_value, enum cudaDeviceAttr attribute, int gpu);
 cudaError_t cudaDeviceGetPCIBusId(char *ret_id, int bytes, int gpu);
 cudaError_t cudaSetDevice(int gpu);
+cudaError_t cudaDeviceCanAccessPeer(int *ret_can, int gpu, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_total);
 cudaError_t cudaMalloc(void **ret_at, size_t bytes);
 cudaError_t cudaFree(void *at);

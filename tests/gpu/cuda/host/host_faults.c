@@ -16,6 +16,12 @@ bool host_machine_is(const char *kind) {
     return has_variable("QUERN_HOST_MACHINE", kind);
 }
 
+int host_cards(void) {
+    const char *asked = getenv("QUERN_HOST_CARDS");
+    const int count = asked ? (int)strtol(asked, NULL, 10) : 1;
+    return count >= 1 && count <= HOST_CARDS_MAX ? count : 1;
+}
+
 bool host_fault_is(const char *kind) {
     return has_variable("QUERN_HOST_FAULT", kind);
 }

@@ -14,6 +14,9 @@
 
 #include <stdbool.h>
 
+/* How many GPUs there are (QUERN_HOST_CARDS). */
+#define HOST_CARDS_MAX 4
+int host_cards(void);
 bool host_machine_is(const char *kind);
 bool host_fault_is(const char *kind);
 bool host_is_full(const char *place); /* counts a try */

@@ -8,6 +8,7 @@
 #include "host_kernels.h"
 
 #include "gpu/cuda/launches.h"
+#include "gpu/table.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -165,14 +166,32 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
     return exec && stream && !captured ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+/* Graphs that were started and wait for those of other ranks. */
+static struct CUgraphExec_st *started[GPU_RANKS_MAX];
+static uint32_t started_count;
+
+static uint32_t ranks_of(const struct CUgraph_st *graph) {
+    uint32_t ranks = 1;
+    for (size_t i = 0; i < graph->count && ranks == 1; i++)
+        ranks = host_ranks_of(graph->calls[i].again, graph->calls[i].call);
+    return ranks;
+}
+
+/* Call by call, as the ranks' kernels wait for each other. */
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     struct error error = {0};
     if (!exec || !stream || captured || replayed) return cudaErrorInvalidValue;
-    for (size_t i = 0; i < exec->graph.count; i++) {
-        const struct recorded *at = &exec->graph.calls[i];
-        if (at->again(at->call, at->has_more ? at->more : NULL, &error) != OK)
-            return cudaErrorInvalidValue;
-    }
+    started[started_count++] = exec;
+    if (started_count < ranks_of(&exec->graph)) return cudaSuccess;
+    const uint32_t count = started_count;
+    started_count = 0;
+    for (size_t i = 0; i < exec->graph.count; i++)
+        for (uint32_t k = 0; k < count; k++) {
+            assert(started[k]->graph.count == exec->graph.count);
+            const struct recorded *at = &started[k]->graph.calls[i];
+            if (at->again(at->call, at->has_more ? at->more : NULL, &error) != OK)
+                return cudaErrorInvalidValue;
+        }
     return cudaSuccess;
 }
 

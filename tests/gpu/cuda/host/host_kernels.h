@@ -26,6 +26,9 @@ void host_store(const struct cuda_rows *y, size_t row, float *values, uint32_t w
 /* The factor of RMSNorm. */
 float host_factor_of(const float *values, uint32_t width, float epsilon);
 
+/* norm of a row: x += h (NULL: nothing), then y (call->width), which is stored. */
+void host_norm_row(const struct cuda_norm *call, size_t row, const float *h, float *y);
+
 /* ---- host_gate.c ---- */
 
 /* The activation of a gate times up. */
@@ -62,6 +65,8 @@ bool host_record(const struct CUstream_st *stream, host_again *again, const void
 /* The same of a library's kernel, which no replay has. */
 bool host_record_product(const struct CUstream_st *stream, host_again *again, const void *call,
                          size_t call_bytes);
+/* Ranks whose graphs must be started together with one that has this call; 1 for other calls. */
+uint32_t host_ranks_of(host_again *again, const void *call);
 /* Whether a graph is replayed whose driver does not change it. */
 bool host_refuses_changes(void);
 

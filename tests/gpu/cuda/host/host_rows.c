@@ -94,27 +94,30 @@ float host_factor_of(const float *values, uint32_t width, float epsilon) {
     return (float)(1.0 / sqrt(squares / width + (double)epsilon));
 }
 
+void host_norm_row(const struct cuda_norm *call, size_t row, const float *h, float *y) {
+    float *x = call->x + row * call->x_stride;
+    float factor = h && call->post ? host_factor_of(h, call->width, call->epsilon) : 1;
+    for (uint32_t i = 0; h && i < call->width; i++)
+        x[i] = (x[i] + h[i] * factor * (call->post ? call->post[i] : 1)) *
+               (call->post ? call->x_scale : 1);
+    factor = call->is_bare ? 1 : host_factor_of(x, call->width, call->epsilon);
+    for (uint32_t i = 0; i < call->width; i++) {
+        float weight = call->weight.is_bf16 ? bf16_to_f32(((const uint16_t *)call->weight.at)[i])
+                                            : ((const float *)call->weight.at)[i];
+        y[i] = x[i] * factor * (weight + call->weight.plus);
+    }
+    host_store(&call->y, row, y, call->width);
+}
+
 HOST_AGAIN(cuda_norm)
 enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, struct error *error) {
     (void)error;
     if (host_record(stream, again_cuda_norm, call, sizeof *call, NULL, 0)) return OK;
     float *h = malloc(call->width * sizeof *h), *y = malloc(call->width * sizeof *y);
     for (size_t row = 0; row < call->rows; row++) {
-        float *x = call->x + row * call->x_stride;
         for (uint32_t i = 0; call->h.sums && i < call->width; i++)
             h[i] = host_sum_at(&call->h, row, i);
-        float factor = call->post ? host_factor_of(h, call->width, call->epsilon) : 1;
-        for (uint32_t i = 0; call->h.sums && i < call->width; i++)
-            x[i] = (x[i] + h[i] * factor * (call->post ? call->post[i] : 1)) *
-                   (call->post ? call->x_scale : 1);
-        factor = call->is_bare ? 1 : host_factor_of(x, call->width, call->epsilon);
-        for (uint32_t i = 0; i < call->width; i++) {
-            float weight = call->weight.is_bf16
-                               ? bf16_to_f32(((const uint16_t *)call->weight.at)[i])
-                               : ((const float *)call->weight.at)[i];
-            y[i] = x[i] * factor * (weight + call->weight.plus);
-        }
-        host_store(&call->y, row, y, call->width);
+        host_norm_row(call, row, call->h.sums ? h : NULL, y);
     }
     free(h);
     free(y);

@@ -14,9 +14,12 @@
 #define FULL_BYTES ((size_t)12 << 20) /* free on a GPU that others fill */
 #define POISON 0xff                   /* NaN in every float format */
 
-/* The one piece of the GPU's memory that open takes. */
-static char *card;
-static size_t card_bytes;
+/* The one piece of a GPU's memory that open takes. */
+static struct {
+    char *at;
+    size_t bytes;
+} cards[HOST_CARDS_MAX];
+static int here;   /* the GPU that calls are for */
 static int things; /* streams and events need an address each */
 /* The error that a kernel left for the calls that wait for it. It stays, as a GPU's does. */
 static cudaError_t fault;
@@ -27,7 +30,11 @@ static bool is_open(cudaStream_t stream) {
 }
 
 static bool is_of_card(const void *at) {
-    return card && (const char *)at >= card && (const char *)at < card + card_bytes;
+    for (int i = 0; i < HOST_CARDS_MAX; i++)
+        if (cards[i].at && (const char *)at >= cards[i].at &&
+            (const char *)at < cards[i].at + cards[i].bytes)
+            return true;
+    return false;
 }
 
 bool host_can_store(uintptr_t at) {
@@ -71,7 +78,7 @@ cudaError_t cudaGetDeviceCount(int *ret_count) {
     if (host_machine_is("no-driver") || host_machine_is("old-driver"))
         return cudaErrorInsufficientDriver;
     if (host_machine_is("no-card")) return cudaErrorNoDevice;
-    *ret_count = 1;
+    *ret_count = host_cards();
     return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int *ret_version) {
@@ -102,27 +109,43 @@ cudaError_t cudaDeviceGetPCIBusId(char *ret_id, int bytes, int gpu) {
     return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int gpu) {
-    return gpu == 0 ? cudaSuccess : cudaErrorInvalidValue;
+    if (gpu < 0 || gpu >= host_cards()) return cudaErrorInvalidValue;
+    here = gpu;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int *ret_can, int gpu, int peer) {
+    *ret_can = gpu != peer && !host_machine_is("apart");
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+    static bool is_enabled[HOST_CARDS_MAX][HOST_CARDS_MAX];
+    if (flags != 0 || peer == here || peer >= host_cards()) return cudaErrorInvalidValue;
+    if (is_enabled[here][peer]) return cudaErrorPeerAccessAlreadyEnabled;
+    is_enabled[here][peer] = true;
+    return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_total) {
     *ret_total = CARD_BYTES;
-    *ret_free = host_was_full() ? FULL_BYTES : CARD_BYTES - CARD_BYTES / 10 - card_bytes;
+    *ret_free = host_was_full() ? FULL_BYTES : CARD_BYTES - CARD_BYTES / 10 - cards[here].bytes;
     return cudaSuccess;
 }
 cudaError_t cudaMalloc(void **ret_at, size_t bytes) {
-    assert(!card);
-    *ret_at = card = malloc(bytes);
-    if (!card) return cudaErrorMemoryAllocation;
-    card_bytes = bytes;
-    memset(card, POISON, bytes);
+    assert(!cards[here].at);
+    *ret_at = cards[here].at = malloc(bytes);
+    if (!*ret_at) return cudaErrorMemoryAllocation;
+    cards[here].bytes = bytes;
+    memset(*ret_at, POISON, bytes);
     return cudaSuccess;
 }
 cudaError_t cudaFree(void *at) {
     if (!at) return host_is_full("context") ? cudaErrorMemoryAllocation : cudaSuccess;
-    assert(at == card);
-    free(card);
-    card = NULL, card_bytes = 0;
-    return cudaSuccess;
+    for (int i = 0; i < HOST_CARDS_MAX; i++)
+        if (cards[i].at == at) {
+            free(at);
+            cards[i].at = NULL, cards[i].bytes = 0;
+            return cudaSuccess;
+        }
+    abort(); /* nobody took it */
 }
 cudaError_t cudaHostAlloc(void **ret_at, size_t bytes, unsigned flags) {
     (void)flags;

@@ -10,7 +10,7 @@ extern "C" {
 }
 
 #define CUDA_ALL_LANES 0xffffffffu
-#define CUDA_SHARED static /* one block runs at a time */
+#define CUDA_SHARED static thread_local /* one block of a GPU runs at a time */
 
 static inline float emulated_float(uint32_t bits) {
     float value;

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/gpu_shard.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTION "--tensor-parallel-size"
+#define UNREAD_ROWS 16u /* rows of a head that a rank does not have: outputs come in multiples */
+#define INPUTS_MULTIPLE 16u /* inputs of a product */
+#define VECTORS_PER_OP 3u   /* at most: a bias, sinks, and the one of experts */
+
+struct maker {
+    struct gpu_shard *shard;
+    const struct gpu_program *whole;
+    struct gpu_matrix *matrices; /* the shard's */
+    struct gpu_op *ops;
+    uint32_t rank, ranks;
+    struct error *error;
+};
+
+static enum err refuse(const struct maker *maker, const char *why) {
+    return err_set(maker->error, ERR_INVALID, OPTION " %u: %s: run without it", maker->ranks, why);
+}
+
+/* ---- sizes ---- */
+
+static bool divides(const struct maker *maker, uint32_t count) {
+    return count % maker->ranks == 0;
+}
+
+/* KV heads of a rank. */
+static uint32_t own_kv_heads(const struct maker *maker, uint32_t kv_heads) {
+    return kv_heads > maker->ranks ? kv_heads / maker->ranks : 1;
+}
+
+/* The first of them. */
+static uint32_t first_kv_head(const struct maker *maker, uint32_t kv_heads) {
+    return maker->rank * kv_heads / maker->ranks;
+}
+
+static enum err check_heads(const struct maker *maker, const struct gpu_op *op) {
+    const uint32_t kv_heads = gpu_kv_heads(maker->whole, op);
+    if (!divides(maker, maker->whole->heads))
+        return err_set(maker->error, ERR_INVALID,
+                       OPTION " %u: the model's %u heads do not divide by it", maker->ranks,
+                       maker->whole->heads);
+    if (divides(maker, kv_heads) || (kv_heads > 0 && maker->ranks % kv_heads == 0)) return OK;
+    return err_set(maker->error, ERR_INVALID,
+                   OPTION " %u: the %u KV heads of layer %u neither divide by it nor divide it",
+                   maker->ranks, kv_heads, op->layer);
+}
+
+static enum err check_ffn(const struct maker *maker, uint32_t ffn, uint32_t layer) {
+    if (divides(maker, ffn) && ffn / maker->ranks % INPUTS_MULTIPLE == 0) return OK;
+    return err_set(maker->error, ERR_INVALID,
+                   OPTION " %u: the feed-forward of layer %u has a width of %u, which does not "
+                          "divide into multiples of %u",
+                   maker->ranks, layer, ffn, INPUTS_MULTIPLE);
+}
+
+/* ---- matrices ---- */
+
+static struct gpu_split *split_of(const struct maker *maker, uint32_t matrix) {
+    assert(matrix < maker->whole->matrix_count);
+    return &maker->shard->splits[matrix];
+}
+
+/* Adds the rank's rows `first`.. of a piece of the whole matrix. */
+static void add_piece(struct gpu_split *split, uint32_t first, uint32_t rows, uint32_t whole_rows) {
+    assert(split->piece_count < GPU_PIECES_MAX);
+    split->pieces[split->piece_count++] =
+        (struct gpu_piece){.first = split->whole + first, .own = split->own, .rows = rows};
+    split->whole += whole_rows;
+    split->own += rows;
+}
+
+/* A piece of which each rank has the same number of rows. */
+static void add_even(const struct maker *maker, struct gpu_split *split, uint32_t rows) {
+    const uint32_t own = rows / maker->ranks;
+    add_piece(split, maker->rank * own, own, rows);
+}
+
+static void set_rows(const struct maker *maker, uint32_t matrix) {
+    const struct gpu_split *split = split_of(maker, matrix);
+    assert(split->whole * split->repeats == maker->whole->matrices[matrix].rows);
+    maker->matrices[matrix].rows = split->own * split->repeats;
+}
+
+/* The product of queries, keys and values, and perhaps of gates of the queries. */
+static enum err split_heads(const struct maker *maker, const struct gpu_op *product,
+                            const struct gpu_op *heads) {
+    const uint32_t dim = gpu_head_dim(maker->whole, heads);
+    const uint32_t kv_heads = gpu_kv_heads(maker->whole, heads);
+    const uint32_t q_rows = maker->whole->heads * dim, kv_rows = kv_heads * dim;
+    struct gpu_split *split = split_of(maker, product->matrix);
+    *split = (struct gpu_split){.kind = GPU_SPLIT_OUTPUTS, .repeats = 1};
+    add_even(maker, split, q_rows);
+    for (int i = 0; i < 2 && !heads->is_query_only; i++)
+        add_piece(split, first_kv_head(maker, kv_heads) * dim, own_kv_heads(maker, kv_heads) * dim,
+                  kv_rows);
+    if (split->whole < maker->whole->matrices[product->matrix].rows) add_even(maker, split, q_rows);
+    set_rows(maker, product->matrix);
+    return OK;
+}
+
+/* Gate and up, or the one half that there is, of each of `repeats` feed-forwards. */
+static enum err split_gate_up(const struct maker *maker, uint32_t matrix, uint32_t ffn,
+                              uint32_t repeats, uint32_t layer) {
+    struct gpu_split *split = split_of(maker, matrix);
+    const uint32_t halves = maker->whole->matrices[matrix].rows / repeats / ffn;
+    enum err err = check_ffn(maker, ffn, layer);
+    if (err != OK) return err;
+    *split = (struct gpu_split){.kind = GPU_SPLIT_OUTPUTS, .repeats = repeats};
+    for (uint32_t i = 0; i < halves; i++) add_even(maker, split, ffn);
+    set_rows(maker, matrix);
+    return OK;
+}
+
+/* A matrix whose product is a part. */
+static enum err split_inputs(const struct maker *maker, uint32_t matrix) {
+    const struct gpu_matrix *from = &maker->whole->matrices[matrix];
+    struct gpu_split *split = split_of(maker, matrix);
+    if (from->form != GPU_BF16)
+        return refuse(maker, "parts of products are summed in bf16, and --quantization asks for "
+                             "another form of weights");
+    const uint32_t own = from->cols / maker->ranks;
+    if (own * maker->ranks != from->cols || own % INPUTS_MULTIPLE != 0)
+        return err_set(maker->error, ERR_INVALID,
+                       OPTION " %u: a product of %u inputs does not divide into multiples of %u",
+                       maker->ranks, from->cols, INPUTS_MULTIPLE);
+    *split = (struct gpu_split){
+        .kind = GPU_SPLIT_INPUTS, .repeats = 1, .column = maker->rank * own, .columns = from->cols};
+    add_piece(split, 0, from->rows, from->rows);
+    maker->matrices[matrix].cols = own;
+    return OK;
+}
+
+/* ---- vectors ---- */
+
+/* A vector of the shard's own; NULL without memory. */
+static float *take_vector(const struct maker *maker, size_t count) {
+    float *vector = calloc(count > 0 ? count : 1, sizeof *vector);
+    if (vector) maker->shard->vectors[maker->shard->vector_count++] = vector;
+    return vector;
+}
+
+/* The numbers of the rank's rows of a matrix. */
+static enum err cut_rows(const struct maker *maker, const float **vector, uint32_t matrix) {
+    const struct gpu_split *split = split_of(maker, matrix);
+    const float *from = *vector;
+    if (!from) return OK;
+    float *to = take_vector(maker, (size_t)split->own * split->repeats);
+    if (!to) return err_set(maker->error, ERR_LIMIT, "no memory for a program");
+    for (size_t k = 0; k < split->repeats; k++)
+        for (uint32_t i = 0; i < split->piece_count; i++) {
+            const struct gpu_piece *piece = &split->pieces[i];
+            memcpy(to + k * split->own + piece->own, from + k * split->whole + piece->first,
+                   piece->rows * sizeof *to);
+        }
+    *vector = to;
+    return OK;
+}
+
+static enum err cut_sinks(const struct maker *maker, struct gpu_op *op) {
+    const uint32_t own = maker->whole->heads / maker->ranks;
+    if (!op->sinks) return OK;
+    float *to = take_vector(maker, own);
+    if (!to) return err_set(maker->error, ERR_LIMIT, "no memory for a program");
+    memcpy(to, op->sinks + maker->rank * own, own * sizeof *to);
+    op->sinks = to;
+    return OK;
+}
+
+/* ---- operations ---- */
+
+static const char *refusal_of(const struct gpu_op *op) {
+    switch (op->kind) {
+    case OP_EMBED: return op->positions ? "encoders are not split over GPUs" : NULL;
+    case OP_NORM: return op->is_layer_norm ? "models with LayerNorm are not split over GPUs" : NULL;
+    case OP_EXPERTS:
+        return op->experts.has_shared ? "experts with a shared one are not split over GPUs" : NULL;
+    case OP_MATMUL:
+        return op->to == TO_WIDE || op->to == TO_H ? NULL
+                                                   : "layers with parts beside their halves are "
+                                                     "not split over GPUs";
+    case OP_HEADS:
+    case OP_KEEP:
+    case OP_ATTENTION:
+    case OP_GATE:
+    case OP_LOGITS:
+    case OP_ROUTE: return NULL;
+    case OP_POOL: return "embeddings are not split over GPUs";
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_MAMBA:
+    case OP_PREPARE:
+    case OP_GATED_NORM: return "recurrent layers are not split over GPUs";
+    default: return "the model has layers that are not split over GPUs";
+    }
+}
+
+static enum err shard_product(const struct maker *maker, uint32_t index) {
+    const struct gpu_op *op = &maker->whole->ops[index];
+    const struct gpu_op *next = index + 1 < maker->whole->op_count ? op + 1 : op;
+    if (next->kind == OP_ROUTE) return OK; /* a router */
+    if (next->kind == OP_HEADS) return split_heads(maker, op, next);
+    if (next->kind == OP_GATE && !next->gates_inputs)
+        return split_gate_up(maker, op->matrix, next->width, 1, op->layer);
+    if (op->to == TO_H) return split_inputs(maker, op->matrix);
+    return refuse(maker, "the model has layers that are not split over GPUs");
+}
+
+static enum err shard_experts(const struct maker *maker, struct gpu_op *op) {
+    struct gpu_experts *experts = &op->experts;
+    enum err err = split_gate_up(maker, experts->gate_up, experts->ffn, experts->count, op->layer);
+    if (err == OK) err = split_inputs(maker, experts->down);
+    if (err == OK) err = cut_rows(maker, &experts->gate_up_bias, experts->gate_up);
+    experts->ffn /= maker->ranks;
+    if (maker->rank > 0) experts->down_bias = NULL; /* the lead's part has it */
+    return err;
+}
+
+static enum err shard_op(const struct maker *maker, uint32_t index) {
+    struct gpu_op *op = &maker->ops[index];
+    const char *why = op->kind == OP_MATMUL ? refusal_of(op) : NULL;
+    if (why) return refuse(maker, why);
+    enum err err = OK;
+    switch (op->kind) {
+    case OP_MATMUL:
+        err = shard_product(maker, index);
+        if (err == OK && split_of(maker, op->matrix)->kind == GPU_SPLIT_OUTPUTS)
+            err = cut_rows(maker, &op->bias, op->matrix);
+        return err;
+    case OP_HEADS:
+    case OP_ATTENTION:
+        err = check_heads(maker, op);
+        if (op->kv_heads > 0) op->kv_heads = own_kv_heads(maker, op->kv_heads);
+        return err == OK ? cut_sinks(maker, op) : err;
+    case OP_GATE: op->width /= maker->ranks; return OK;
+    case OP_ROUTE: op->experts.ffn /= maker->ranks; return OK;
+    case OP_EXPERTS: return shard_experts(maker, op);
+    default: return OK;
+    }
+}
+
+/* Before a product is split, its heads are checked, and a kind that cannot be split is told. */
+static enum err check_op(const struct maker *maker, const struct gpu_op *op) {
+    const char *why = op->kind == OP_MATMUL ? NULL : refusal_of(op);
+    if (why) return refuse(maker, why);
+    return op->kind == OP_HEADS ? check_heads(maker, op) : OK;
+}
+
+static enum err shard_ops(const struct maker *maker) {
+    enum err err = OK;
+    for (uint32_t i = 0; i < maker->whole->op_count && err == OK; i++)
+        err = check_op(maker, &maker->whole->ops[i]);
+    for (uint32_t i = 0; i < maker->whole->op_count && err == OK; i++) err = shard_op(maker, i);
+    return err;
+}
+
+/* The most numbers of a token's keys in a layer. */
+static uint32_t own_kv_width(const struct maker *maker) {
+    const struct gpu_program *own = &maker->shard->program;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < own->op_count; i++) {
+        const struct gpu_op *op = &own->ops[i];
+        const uint32_t width = gpu_kv_heads(own, op) * gpu_head_dim(own, op);
+        if (op->kind == OP_ATTENTION && width > most) most = width;
+    }
+    return most;
+}
+
+/* Ranks other than the lead have no logits, and of a head of its own a few rows. */
+static void drop_head(const struct maker *maker) {
+    struct gpu_program *own = &maker->shard->program;
+    const struct gpu_op *last = &maker->whole->ops[own->op_count - 1];
+    bool is_looked_up = false;
+    if (maker->rank == 0 || last->kind != OP_LOGITS) return;
+    for (uint32_t i = 0; i + 1 < own->op_count; i++)
+        is_looked_up |=
+            maker->whole->ops[i].kind == OP_EMBED && maker->whole->ops[i].matrix == last->matrix;
+    own->op_count--;
+    own->vocab_rows = own->vocab = UNREAD_ROWS;
+    if (is_looked_up) return;
+    split_of(maker, last->matrix)->kind = GPU_SPLIT_LEAD;
+    maker->matrices[last->matrix].rows = UNREAD_ROWS;
+}
+
+static enum err take_arrays(struct maker *maker) {
+    const struct gpu_program *whole = maker->whole;
+    struct gpu_shard *shard = maker->shard;
+    *shard = (struct gpu_shard){.program = *whole};
+    maker->matrices = calloc(whole->matrix_count, sizeof *maker->matrices);
+    maker->ops = calloc(whole->op_count, sizeof *maker->ops);
+    shard->splits = calloc(whole->matrix_count, sizeof *shard->splits);
+    shard->vectors = calloc((size_t)whole->op_count * VECTORS_PER_OP, sizeof *shard->vectors);
+    shard->program.matrices = maker->matrices;
+    shard->program.ops = maker->ops;
+    if (!maker->matrices || !maker->ops || !shard->splits || !shard->vectors)
+        return err_set(maker->error, ERR_LIMIT, "no memory for a program");
+    memcpy(maker->matrices, whole->matrices, whole->matrix_count * sizeof *maker->matrices);
+    memcpy(maker->ops, whole->ops, whole->op_count * sizeof *maker->ops);
+    for (uint32_t i = 0; i < whole->matrix_count; i++) {
+        const uint32_t rows = whole->matrices[i].rows;
+        shard->splits[i] = (struct gpu_split){.repeats = 1};
+        add_piece(&shard->splits[i], 0, rows, rows);
+    }
+    return OK;
+}
+
+enum err gpu_shard_of(struct gpu_shard *ret_shard, const struct gpu_program *program, uint32_t rank,
+                      uint32_t ranks, struct error *error) {
+    struct maker maker = {
+        .shard = ret_shard, .whole = program, .rank = rank, .ranks = ranks, .error = error};
+    assert(ranks >= 2 && ranks <= GPU_RANKS_MAX && rank < ranks);
+    enum err err = take_arrays(&maker);
+    if (err == OK) err = shard_ops(&maker);
+    if (err != OK) {
+        gpu_shard_release(ret_shard);
+        return err;
+    }
+    struct gpu_program *own = &ret_shard->program;
+    own->heads /= ranks;
+    own->kv_heads = own_kv_heads(&maker, own->kv_heads);
+    own->ffn /= ranks;
+    own->kv_width = own_kv_width(&maker);
+    drop_head(&maker);
+    return OK;
+}
+
+void gpu_shard_release(struct gpu_shard *shard) {
+    for (uint32_t i = 0; i < shard->vector_count; i++) free(shard->vectors[i]);
+    free(shard->vectors);
+    free(shard->splits);
+    free((void *)(uintptr_t)shard->program.matrices);
+    free((void *)(uintptr_t)shard->program.ops);
+    *shard = (struct gpu_shard){0};
+}
+
+bool gpu_split_next(const struct gpu_split *split, uint32_t first, uint32_t end,
+                    struct gpu_piece *ret_run) {
+    if (split->kind == GPU_SPLIT_LEAD || split->whole == 0) return false;
+    for (uint32_t k = first / split->whole; k < split->repeats; k++)
+        for (uint32_t i = 0; i < split->piece_count; i++) {
+            const struct gpu_piece *piece = &split->pieces[i];
+            const uint32_t begin = k * split->whole + piece->first;
+            const uint32_t from = begin > first ? begin : first;
+            const uint32_t to = begin + piece->rows < end ? begin + piece->rows : end;
+            if (from >= to) continue;
+            *ret_run = (struct gpu_piece){.first = from,
+                                          .own = k * split->own + piece->own + from - begin,
+                                          .rows = to - from};
+            return true;
+        }
+    return false;
+}

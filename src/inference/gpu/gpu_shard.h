@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* gpu_shard: a program's share that one of several GPUs computes, each with a rank.
+ *
+ * Heads and feed-forwards are split evenly: a product whose outputs are heads, or gate and up, has
+ * the rank's rows of its matrix; a product that reads them has the rank's columns, and its sums are
+ * a part, which the norm behind it adds up over the ranks. So a layer has two such sums. A KV head
+ * that fewer than one rank can have is held by several. All ranks have the embedding, the router
+ * and the residual stream; the first rank, the lead, alone has a head of its own and the logits.
+ *
+ * It knows no file, no step and no memory of a GPU.
+ *
+ * Thread: any.
+ * Memory: a shard owns the arrays and vectors of its program that are not the whole program's.
+ * Invariant: operations have the same places in the shards of all ranks; those of ranks other than
+ *     the lead lack the last one, LOGITS. */
+
+#include "base/err.h"
+#include "gpu/table.h"
+
+#define GPU_PIECES_MAX 4u /* q, k, v and their gate */
+
+enum gpu_split_kind {
+    GPU_SPLIT_NOT,     /* each rank has the whole matrix */
+    GPU_SPLIT_OUTPUTS, /* some of its rows */
+    GPU_SPLIT_INPUTS,  /* some of its columns: its product is a part */
+    GPU_SPLIT_LEAD,    /* the lead has it, others have a few rows that nobody reads */
+};
+
+/* Rows first..first+rows-1 of the whole matrix are rows own..own+rows-1 of the rank's. */
+struct gpu_piece {
+    uint32_t first, own, rows;
+};
+
+struct gpu_split {
+    enum gpu_split_kind kind;
+    uint32_t repeats;    /* times that the pieces stand one behind another: experts, or 1 */
+    uint32_t whole, own; /* rows of a repeat, in the whole matrix and in the rank's */
+    struct gpu_piece pieces[GPU_PIECES_MAX];
+    uint32_t piece_count;
+    uint32_t column, columns; /* with GPU_SPLIT_INPUTS: the first one, and the whole matrix' */
+};
+
+struct gpu_shard {
+    struct gpu_program program;
+    struct gpu_split *splits; /* (matrix_count) */
+    void **vectors;           /* (vector_count) */
+    uint32_t vector_count;
+};
+
+/* ERR_INVALID with a sentence that names --tensor-parallel-size and why the model cannot be split
+ * so. `ranks` is 2..GPU_RANKS_MAX. */
+enum err gpu_shard_of(struct gpu_shard *ret_shard, const struct gpu_program *program, uint32_t rank,
+                      uint32_t ranks, struct error *error) MUST_CHECK;
+void gpu_shard_release(struct gpu_shard *shard);
+/* The first run of rows first..end-1 of the whole matrix that the rank has, whatever its columns;
+ * false: it has none. */
+bool gpu_split_next(const struct gpu_split *split, uint32_t first, uint32_t end,
+                    struct gpu_piece *ret_run);

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The kernel of gpu/cuda/reduce.h in plain C. A rank's call runs at once, so the parts of the others
+ * must be there: the host code makes the calls of all ranks operation by operation. */
+
+#include "gpu/cuda/reduce.h"
+#include "kernels/quant.h"
+
+#include "host_kernels.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Says the number to the other ranks; none of them is a call ahead. */
+static void say(const struct cuda_reduce *call) {
+    for (uint32_t i = 0; i < call->ranks; i++) {
+        if (i == call->rank) continue;
+        const uint32_t said = call->words[call->rank][i];
+        assert((int32_t)(said - call->number) <= 0);
+        assert((int32_t)(call->words[i][call->rank] - call->number) < 0);
+        call->words[i][call->rank] = call->number;
+    }
+}
+
+HOST_AGAIN(cuda_reduce)
+enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
+                     struct error *error) {
+    const struct cuda_norm *norm = &call->norm;
+    (void)error;
+    if (host_record(stream, again_cuda_reduce, call, sizeof *call, NULL, 0)) return OK;
+    float *h = malloc(norm->width * sizeof *h), *y = malloc(norm->width * sizeof *y);
+    say(call);
+    for (size_t row = 0; row < norm->rows; row++) {
+        for (uint32_t i = 0; i < norm->width; i++) {
+            h[i] = norm->h.bias ? norm->h.bias[i] : 0;
+            for (uint32_t k = 0; k < call->ranks; k++)
+                h[i] += bf16_to_f32(call->parts[k][row * norm->h.stride + i]);
+        }
+        host_norm_row(norm, row, h, y);
+    }
+    free(h);
+    free(y);
+    return OK;
+}
+
+uint32_t host_ranks_of(host_again *again, const void *call) {
+    return again == again_cuda_reduce ? ((const struct cuda_reduce *)call)->ranks : 1;
+}
