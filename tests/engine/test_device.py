@@ -91,7 +91,9 @@ def test_memory_that_others_hold_ends_it_too(tmp_path, device):
       ], "--quantization 'nf4' is not supported (auto, none, fp8, int8 and file are"),
     (["--kv-cache-dtype", "fp8_e5m2"], "--kv-cache-dtype 'fp8_e5m2' is not supported"),
     (["--dtype", "float16"], "--dtype 'float16' is not supported (auto and bfloat16 are"),
-    (["--tensor-parallel-size", "2"], "--tensor-parallel-size 2 is not supported (1 is"),
+    (["--tensor-parallel-size", "9"], "--tensor-parallel-size: 9 is outside 1 to 8"),
+    (["--device", "cpu", "--tensor-parallel-size", "2"
+      ], "--tensor-parallel-size 2: the CPU computes alone"),
     (["--block-size", "32"], "--block-size 32 is not supported (16 is)"),
     (["--gpu-memory-utilization", "1.1"], "--gpu-memory-utilization: 1.1 is outside"),
     (["--device", "cuda", "--reference"

@@ -117,7 +117,9 @@ const struct option engine_option_rows[] = {
          "else 1)",
      .brief = "dp", .max = RUNNER_WORKERS_MAX},
     {"tensor-parallel-size", OPTION_INTEGER, AT(tensor_parallel_size), "N",
-     .help = "GPUs per engine, only 1 (default 1)", .brief = "tp"},
+     .help = "GPUs that compute each step of an engine together, for models that one does not hold "
+             "(default 1)",
+     .brief = "tp", .min = 1, .max = GPU_RANKS_MAX},
     {"block-size", OPTION_INTEGER, AT(block_size), "N",
      .help = "tokens per KV block, only 16 (default 16)"},
     {"device-plugin", OPTION_TEXT, AT(device_plugin), "FILE",
@@ -266,11 +268,6 @@ static const char *packed_dir_of(struct engine_choice *choice) {
 /* Fills the options about a device, after the same check that the engine process makes. */
 static enum err fill_device(const struct engine_choice *choice, struct wire_device *ret_device,
                             struct error *error) {
-    if (choice->tensor_parallel_size != 1)
-        return err_set(error, ERR_INVALID,
-                       "--tensor-parallel-size %lld is not supported (1 is: an engine computes on "
-                       "one GPU)",
-                       (long long)choice->tensor_parallel_size);
     if (choice->block_size != GPU_PAGE_TOKENS)
         return err_set(error, ERR_INVALID, "--block-size %lld is not supported (%u is)",
                        (long long)choice->block_size, GPU_PAGE_TOKENS);
@@ -284,6 +281,7 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
             str_from(file_quantization_is(choice->quantization) ? "file" : choice->quantization),
         .memory_share = choice->gpu_memory_share,
         .memory_bytes = (uint64_t)choice->gpu_memory_limit_mib << 20,
+        .tensor_parallel_size = (uint32_t)choice->tensor_parallel_size,
     };
     struct gpu_settings settings;
     enum err err = gpu_settings_read(&settings, &texts, error);
@@ -300,7 +298,8 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
                                        .state_dtype = texts.state_dtype,
                                        .quantization = texts.quantization,
                                        .memory_share = texts.memory_share,
-                                       .memory_bytes = texts.memory_bytes};
+                                       .memory_bytes = texts.memory_bytes,
+                                       .tensor_parallel_size = texts.tensor_parallel_size};
     if (!choice->reference && !choice->kernels) return OK;
     if (settings.choice == GPU_CHOICE_CARD)
         return err_set(error, ERR_INVALID,

@@ -65,6 +65,7 @@ static void add_device(struct arguments *arguments, const struct wire_device *de
     add_str(arguments, "--quantization", device->quantization);
     add_number(arguments, "--gpu-memory-utilization", device->memory_share);
     add_integer(arguments, "--gpu-memory-limit-mib", device->memory_bytes >> 20);
+    add_integer(arguments, "--tensor-parallel-size", device->tensor_parallel_size);
 }
 
 static void add_engine(struct arguments *arguments, const struct engine_settings *engine) {

@@ -263,7 +263,8 @@ static enum err open_device(struct process *process, const struct wire_hello *he
                                     .state_dtype = hello->device.state_dtype,
                                     .quantization = hello->device.quantization,
                                     .memory_share = hello->device.memory_share,
-                                    .memory_bytes = hello->device.memory_bytes};
+                                    .memory_bytes = hello->device.memory_bytes,
+                                    .tensor_parallel_size = hello->device.tensor_parallel_size};
     struct loaded_gpu *device = &process->device;
     struct gpu_settings settings;
     enum err err = gpu_settings_read(&settings, &texts, error);
@@ -274,9 +275,9 @@ static enum err open_device(struct process *process, const struct wire_hello *he
     process->lacks_card = err != OK;
     if (err != OK) return err;
     if (device->gpu) {
-        log_info("event=device device=%s:%u name=\"%s\" limit_mib=%llu", device->table->kind,
-                 device->card.index, device->card.name,
-                 (unsigned long long)(device->memory_bytes >> 20));
+        log_info("event=device device=%s:%u name=\"%s\" limit_mib=%llu gpus=%u",
+                 device->table->kind, device->card.index, device->card.name,
+                 (unsigned long long)(device->memory_bytes >> 20), settings.ranks);
         if (settings.is_careful) log_info("event=device_careful steps=%u", GPU_CAREFUL_STEPS);
         return OK;
     }

@@ -5,6 +5,7 @@
 #include "gpu/gpu_ledger.h"
 #include "gpu/gpu_limits.h"
 #include "gpu/gpu_program.h"
+#include "gpu/gpu_shard.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ struct executor_gpu {
     uint32_t group_count;
     struct program program;
     struct gpu_program gpu_program;
+    struct gpu_shard share; /* the first GPU's part of it, if several compute together */
     struct gpu_limits limits;
     struct memory_ledger ledger;
     struct backend_caps caps;
@@ -230,6 +232,7 @@ static void close_executor(void *self) {
     free(executor->copies);
     free(executor->states);
     free(executor->logits_row);
+    gpu_shard_release(&executor->share);
     gpu_program_release(&executor->gpu_program);
     program_release(&executor->program);
     free(executor);
@@ -237,9 +240,14 @@ static void close_executor(void *self) {
 
 /* ---- opening ---- */
 
+/* The program that one GPU has to hold. */
+static const struct gpu_program *held_program(const struct executor_gpu *executor) {
+    return executor->share.splits ? &executor->share.program : &executor->gpu_program;
+}
+
 static struct gpu_limits_options limits_options(const struct executor_gpu *executor,
                                                 const struct executor_gpu_options *options) {
-    return (struct gpu_limits_options){.program = &executor->gpu_program,
+    return (struct gpu_limits_options){.program = held_program(executor),
                                        .layout = options->layout,
                                        .kv_form = options->kv_form,
                                        .state_form = options->state_form,
@@ -251,7 +259,7 @@ static struct gpu_limits_options limits_options(const struct executor_gpu *execu
 
 static enum err refuse(const struct executor_gpu *executor,
                        const struct executor_gpu_options *options, struct error *error) {
-    const struct gpu_refusal refusal = {.program = &executor->gpu_program,
+    const struct gpu_refusal refusal = {.program = held_program(executor),
                                         .limits = &executor->limits,
                                         .ledger = &executor->ledger,
                                         .urgent_sequences = options->urgent_sequences};
@@ -269,6 +277,10 @@ static enum err prepare(struct executor_gpu *executor, const struct executor_gpu
     executor->caps.vocab = options->config->token_count;
     gpu_program_of(&executor->gpu_program, &executor->program, matrices, matrix_count,
                    executor->caps.vocab);
+    enum err err = options->ranks > 1 ? gpu_shard_of(&executor->share, &executor->gpu_program, 0,
+                                                     options->ranks, error)
+                                      : OK;
+    if (err != OK) return err;
     const struct gpu_limits_options limits = limits_options(executor, options);
     executor->limits = gpu_limits_of(&limits);
     if (executor->gpu_program.recurrent.layers > 0 && executor->limits.state_places == 0)
@@ -278,8 +290,8 @@ static enum err prepare(struct executor_gpu *executor, const struct executor_gpu
             (unsigned long long)options->limits.state_bytes,
             (unsigned long long)gpu_ledger_state_bytes(&executor->gpu_program, &executor->limits));
     struct memory_ledger *ledger = &executor->ledger;
-    enum err err = options->table->prepare(options->gpu, &executor->gpu_program, &executor->limits,
-                                           ledger, error);
+    err = options->table->prepare(options->gpu, &executor->gpu_program, &executor->limits, ledger,
+                                  error);
     return err == ERR_LIMIT && ledger->used > ledger->limit ? refuse(executor, options, error)
                                                             : err;
 }

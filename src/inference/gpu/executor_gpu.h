@@ -26,7 +26,8 @@ struct executor_gpu_options {
     const struct gpu_table *table;
     struct gpu *gpu;                   /* open, not prepared */
     const struct gpu_info *card;       /* borrowed for the call */
-    uint64_t memory_bytes;             /* that the GPU may take; 0: more than enough */
+    uint32_t ranks;                    /* GPUs behind `gpu`; 0 means 1 */
+    uint64_t memory_bytes;             /* that each GPU may take; 0: more than enough */
     const struct gpu_store *store;     /* has all matrices of `weights` */
     const struct model_config *config; /* config of a decoder that generates */
     const struct kv_layout *layout;

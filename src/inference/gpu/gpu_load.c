@@ -99,6 +99,34 @@ static bool is_named(const struct gpu_info *card, struct str name) {
     return str_starts_with(str_from(card->uuid), name);
 }
 
+/* The least of what several GPUs have. */
+static void keep_least(struct gpu_info *card, const struct gpu_info *other) {
+    if (other->memory_bytes < card->memory_bytes) card->memory_bytes = other->memory_bytes;
+    if (other->free_bytes < card->free_bytes) card->free_bytes = other->free_bytes;
+}
+
+/* As many GPUs as are to compute together, in the driver's order: from the named one on, or from
+ * the first that can be used. */
+static enum err choose_ranks(struct loaded_gpu *loaded, const struct gpu_info *cards,
+                             uint32_t count, const struct gpu_info *named, struct error *error) {
+    const struct gpu_settings *settings = &loaded->settings;
+    uint32_t chosen = 0;
+    for (uint32_t i = settings->card.bytes > 0 ? (uint32_t)(named - cards) : 0;
+         i < count && chosen < settings->ranks; i++) {
+        if (*cards[i].refusal) continue;
+        if (chosen == 0)
+            loaded->card = cards[i];
+        else
+            loaded->more[chosen - 1] = cards[i].index;
+        keep_least(&loaded->card, &cards[i]);
+        chosen++;
+    }
+    if (chosen == settings->ranks) return OK;
+    return err_set(error, ERR_UNAVAILABLE,
+                   "--tensor-parallel-size %u: of the %u GPUs that there are %u can be used so",
+                   settings->ranks, count, chosen);
+}
+
 /* Chooses among the GPUs that the settings name. ERR_UNAVAILABLE tells why none of them serves. */
 static enum err choose_card(struct loaded_gpu *loaded, struct error *error) {
     const struct gpu_settings *settings = &loaded->settings;
@@ -116,6 +144,7 @@ static enum err choose_card(struct loaded_gpu *loaded, struct error *error) {
         else if (!best || cards[i].free_bytes > best->free_bytes)
             best = &cards[i];
     }
+    if (best && settings->ranks > 1) return choose_ranks(loaded, cards, count, best, error);
     if (best) {
         loaded->card = *best;
         return OK;
@@ -162,11 +191,20 @@ static uint64_t memory_of(const struct gpu_info *card, const struct gpu_settings
 
 static enum err open_once(struct loaded_gpu *loaded, struct error *error) {
     loaded->memory_bytes = memory_of(&loaded->card, &loaded->settings);
-    const struct gpu_options options = {.index = loaded->card.index,
-                                        .memory_bytes = loaded->memory_bytes,
-                                        .careful_steps =
-                                            loaded->settings.is_careful ? GPU_CAREFUL_STEPS : 0};
+    const uint32_t ranks = loaded->settings.ranks;
+    struct gpu_options options = {.index = loaded->card.index,
+                                  .more_count = ranks > 1 ? ranks - 1 : 0,
+                                  .memory_bytes = loaded->memory_bytes,
+                                  .careful_steps =
+                                      loaded->settings.is_careful ? GPU_CAREFUL_STEPS : 0};
+    memcpy(options.more, loaded->more, sizeof options.more);
     return loaded->table->open(&loaded->gpu, &options, error);
+}
+
+static bool is_chosen(const struct loaded_gpu *loaded, uint32_t index) {
+    for (uint32_t i = 0; i + 1 < loaded->settings.ranks; i++)
+        if (loaded->more[i] == index) return true;
+    return index == loaded->card.index;
 }
 
 /* Asks again how much is free: others may have ended since the GPU was chosen. A try that failed
@@ -177,9 +215,11 @@ static void look_again(struct loaded_gpu *loaded) {
     struct error error;
     uint32_t count = 0;
     if (loaded->table->list(cards, GPU_CARDS_MAX, &count, &error) != OK) return;
+    struct gpu_info least = {.free_bytes = UINT64_MAX, .memory_bytes = UINT64_MAX};
     for (uint32_t i = 0; i < count && i < GPU_CARDS_MAX; i++)
-        if (cards[i].index == loaded->card.index && cards[i].free_bytes > loaded->card.free_bytes)
-            loaded->card.free_bytes = cards[i].free_bytes;
+        if (is_chosen(loaded, cards[i].index)) keep_least(&least, &cards[i]);
+    if (least.free_bytes != UINT64_MAX && least.free_bytes > loaded->card.free_bytes)
+        loaded->card.free_bytes = least.free_bytes;
 }
 
 enum err gpu_load_open(struct loaded_gpu *loaded, struct error *error) {
@@ -232,7 +272,7 @@ enum gpu_form gpu_load_state_form(const struct loaded_gpu *loaded) {
 bool gpu_load_may_shrink(const struct loaded_gpu *loaded) {
     const enum gpu_weights weights = loaded->settings.weights;
     return (weights == GPU_WEIGHTS_AUTO || weights == GPU_WEIGHTS_FILE) &&
-           usual_form(loaded) == GPU_BF16;
+           usual_form(loaded) == GPU_BF16 && loaded->settings.ranks <= 1;
 }
 
 void gpu_load_close(struct loaded_gpu *loaded) {

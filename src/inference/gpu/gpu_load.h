@@ -29,8 +29,9 @@ struct loaded_gpu {
     struct gpu_settings settings;
     const struct gpu_table *table; /* NULL: the CPU computes */
     struct gpu *gpu;
-    struct gpu_info card;
-    uint64_t memory_bytes; /* that the GPU may take */
+    struct gpu_info card;             /* the first of several GPUs, with the least memory of any */
+    uint32_t more[GPU_RANKS_MAX - 1]; /* (settings.ranks - 1) indices of the others */
+    uint64_t memory_bytes;            /* that each GPU may take */
     bool has_library; /* a plugin was asked for its GPUs: threads of a driver may exist, even when
                          the CPU computes */
     /* Why the CPU computes, a sentence; empty when the settings asked for it. */
@@ -39,7 +40,8 @@ struct loaded_gpu {
 };
 
 /* Loads the plugin that the settings name and chooses a GPU: of several that can be used, the one
- * with the most free memory. GPU_CHOICE_AUTO without such a GPU is OK, with a reason.
+ * with the most free memory; or, with settings.ranks, as many as that, from the named one on.
+ * GPU_CHOICE_AUTO without such a GPU is OK, with a reason.
  * GPU_CHOICE_CARD is ERR_UNAVAILABLE then, with the same sentence. */
 enum err gpu_load(struct loaded_gpu *ret_loaded, const struct gpu_settings *settings,
                   struct error *error) MUST_CHECK;

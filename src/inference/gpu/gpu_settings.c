@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/gpu_settings.h"
 
+#include "gpu/table.h"
+
 #include <stddef.h>
 
 /* A value of an option and its meaning. */
@@ -65,8 +67,14 @@ enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_t
                            struct error *error) {
     struct gpu_settings settings = {.plugin = texts->plugin,
                                     .memory_share = texts->memory_share,
-                                    .memory_bytes = texts->memory_bytes};
+                                    .memory_bytes = texts->memory_bytes,
+                                    .ranks = texts->tensor_parallel_size};
     int meaning;
+    if (settings.ranks == 0) settings.ranks = 1;
+    if (settings.ranks > GPU_RANKS_MAX)
+        return err_set(error, ERR_INVALID,
+                       "--tensor-parallel-size %u is not supported (1 to %u are)", settings.ranks,
+                       GPU_RANKS_MAX);
     enum err err = read_place(&settings, texts->device, error);
     if (err != OK) return err;
     if (!read_word(&meaning, dtypes, texts->dtype))
@@ -103,8 +111,14 @@ enum err gpu_settings_check_cpu(const struct gpu_settings *settings, struct erro
                          : settings->kv != GPU_KV_AUTO ? "kv-cache-dtype"
                          : settings->has_bf16_states   ? "mamba-ssm-cache-dtype"
                          : has_weights                 ? "quantization"
+                         : settings->ranks > 1         ? "tensor-parallel-size"
                                                        : NULL;
     if (!option) return OK;
+    if (settings->ranks > 1 && !has_weights)
+        return err_set(error, ERR_INVALID,
+                       "--tensor-parallel-size %u: the CPU computes alone; only GPUs compute "
+                       "together",
+                       settings->ranks);
     return err_set(error, ERR_INVALID,
                    "--%s: the CPU has no other value than auto; only a GPU has one", option);
 }

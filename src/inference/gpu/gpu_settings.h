@@ -43,6 +43,7 @@ struct gpu_texts {
     struct str quantization;   /* auto, none, fp8, int8 or file */
     double memory_share;       /* above 0 and at most 1 */
     uint64_t memory_bytes;
+    uint32_t tensor_parallel_size; /* GPUs that compute together */
 };
 
 struct gpu_settings {
@@ -53,6 +54,7 @@ struct gpu_settings {
     enum gpu_kv kv;
     bool has_bf16_states; /* bfloat16 was asked for states of recurrent layers; else float32 */
     enum gpu_weights weights;
+    uint32_t ranks;        /* GPUs that compute together, up to GPU_RANKS_MAX; 0 means 1 */
     double memory_share;   /* 0: not given */
     uint64_t memory_bytes; /* 0: not given; counts instead of memory_share */
     bool is_careful;       /* no option: the process before this one ended by an error of the GPU */

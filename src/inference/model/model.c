@@ -125,6 +125,7 @@ static enum err open_on_device(struct model *model, const struct model_options *
         .table = device->table,
         .gpu = device->gpu,
         .card = &device->card,
+        .ranks = device->settings.ranks,
         .memory_bytes = device->memory_bytes,
         .store = model->gpu_store,
         .config = &model->config,

@@ -28,7 +28,7 @@
 #define WIRE_HEADER_BYTES 24
 #define WIRE_PAYLOAD_BYTES_MAX ((size_t)64 * 1024 * 1024)
 #define WIRE_ROOM_BYTES ((size_t)64 * 1024)
-#define WIRE_VERSION 15
+#define WIRE_VERSION 16
 
 enum wire_kind {
     /* server → engine */

@@ -137,6 +137,7 @@ static void put_device(struct buf *out, const struct wire_device *device) {
     put_str(out, device->quantization);
     put_f64(out, device->memory_share);
     wire_put_u64(out, device->memory_bytes);
+    wire_put_u32(out, device->tensor_parallel_size);
 }
 
 static struct wire_device get_device(struct wire_cursor *cursor) {
@@ -148,6 +149,7 @@ static struct wire_device get_device(struct wire_cursor *cursor) {
     device.quantization = get_str(cursor);
     device.memory_share = get_f64(cursor);
     device.memory_bytes = wire_get_u64(cursor);
+    device.tensor_parallel_size = wire_get_u32(cursor);
     if (!(device.memory_share >= 0 && device.memory_share <= 1)) cursor->bad = true;
     return device;
 }

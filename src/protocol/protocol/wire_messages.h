@@ -56,6 +56,7 @@ struct wire_device {
     struct str quantization;
     double memory_share; /* share of the GPU's memory, 0..1 */
     uint64_t memory_bytes;
+    uint32_t tensor_parallel_size; /* GPUs that compute together */
 };
 
 /* HELLO. A number 0 lets the engine choose. */

@@ -125,7 +125,7 @@ static const char *const mode_names[MODES] = {"", "", " without graphs"};
 static const char *const kinds[OP_KINDS] = {
     "embed", "norm",    "products", "heads",   "attention", "gate",       "keep",   "logits",
     "route", "experts", "prepare",  "conv",    "delta",     "gated norm", "inputs", "aside",
-    "join",  "mamba",   "line",     "queries", "latent",    "values",     "pool"};
+    "join",  "mamba",   "line",     "queries", "latent",    "values",     "sum",    "pool"};
 
 /* ---- the program ---- */
 
@@ -491,12 +491,11 @@ static void open_gpu(struct bench *bench, const struct gpu_info *card, enum mode
                                         .state_form = s->state_form};
     double begin = seconds();
     must(plan_attention_open(&bench->plan, &options, &error), &error, "plan");
-    must(bench->table->open(&bench->gpu,
-                            &(struct gpu_options){.memory_bytes = card->memory_bytes / 20 * 19,
-                                                  .measures_ops = mode == MODE_MEASURED,
-                                                  .has_no_graphs = mode == MODE_NO_GRAPHS},
-                            &error),
-         &error, "open");
+    open_checked(bench->table,
+                 (struct gpu_options){.memory_bytes = card->memory_bytes / 20 * 19,
+                                      .measures_ops = mode == MODE_MEASURED,
+                                      .has_no_graphs = mode == MODE_NO_GRAPHS},
+                 &bench->gpu);
     double opened = seconds();
     must(bench->table->prepare(bench->gpu, &bench->program, &bench->limits, &ledger, &error),
          &error, "prepare");

@@ -10,7 +10,7 @@
  *   check-plugin PLUGIN --bench [NAME]
  *                                     milliseconds per step of the shapes that begin so
  *   check-plugin PLUGIN --refused     TAP of the steps that graphs would run, which it refuses
- *   check-plugin PLUGIN --ranks N     TAP of N GPUs that compute every shape together
+ *   check-plugin PLUGIN --ranks N     TAP of N GPUs that compute every shape together; or its bench
  *
  * Without a GPU: "1..0 # SKIP ", the plugin's sentence, and exit status 0. */
 
@@ -568,7 +568,6 @@ static void check_part(uint32_t part) {
  * experts. */
 static void check_ranks(void) {
     const uint32_t multiple = 16 * ranks;
-    ranks_want(ranks);
     for (uint32_t i = 0; i < SHAPES; i++) {
         struct world_traits traits = shapes[i];
         traits.ffn = (traits.ffn + multiple - 1) / multiple * multiple;
@@ -597,7 +596,7 @@ static bool is_part(const char *word, uint32_t *ret_part) {
 
 static int usage(void) {
     (void)fprintf(stderr,
-                  "usage: check-plugin PLUGIN [--bench [NAME] | --refused | --ranks N | [--part "
+                  "usage: check-plugin PLUGIN [--ranks N] [--bench [NAME] | --refused | [--part "
                   "1-%zu] [--notes FILE] "
                   "[--seed N]]\n",
                   PARTS);
@@ -636,6 +635,8 @@ int main(int count, char **words) {
     memcpy(&table, &symbol, sizeof table);
     plugin = table();
     (void)memory_wanted(); /* or skips */
+    if (ranks == 0 || ranks > GPU_RANKS_MAX) return usage();
+    ranks_want(ranks);
     if (is_bench) {
         bench_gpu(plugin, name);
         return 0;
@@ -645,7 +646,7 @@ int main(int count, char **words) {
             if (is_drawn(i, GRAPHS_REFUSED)) check_graphs_of(i, true);
         return report_end();
     }
-    if (ranks > 1 && ranks <= GPU_RANKS_MAX) {
+    if (ranks > 1) {
         check_ranks();
         return report_end();
     }

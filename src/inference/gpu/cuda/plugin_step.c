@@ -150,8 +150,11 @@ static enum err start(struct gpu *gpu, struct flight *flight, const struct gpu_s
     rank_use(gpu);
     if (err == OK) err = samples_run(gpu, flight, &drawn, false, error);
     if (err == OK) err = samples_fetch(gpu, flight, error);
-    for (uint32_t i = 1; i < gpu->rank_count && err == OK; i++)
+    for (uint32_t i = 1; i < gpu->rank_count && err == OK; i++) {
+        rank_use(gpu->ranks[i]);
         err = samples_fetch(gpu->ranks[i], rank_flight(gpu->ranks[i], flight), error);
+    }
+    rank_use(gpu);
     return err;
 }
 

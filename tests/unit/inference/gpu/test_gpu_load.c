@@ -149,6 +149,30 @@ static void the_memory_is_a_share_or_a_limit_and_by_default_free(void **state) {
     assert_int_equal(memory_for(0, 0), (uint64_t)(16 * (double)GIB * GPU_SHARE_DEFAULT));
 }
 
+static enum err load_ranks(struct loaded_gpu *ret_loaded, uint32_t ranks, const char *card,
+                           struct error *error) {
+    const struct gpu_settings settings = {.choice = GPU_CHOICE_CARD,
+                                          .plugin = STR(STUB("good")),
+                                          .card = str_from(card),
+                                          .ranks = ranks};
+    return gpu_load(ret_loaded, &settings, error);
+}
+
+static void several_cards_are_those_that_can_be_used_with_the_least_memory_of_any(void **state) {
+    (void)state;
+    struct loaded_gpu loaded;
+    struct error error = {0};
+    assert_int_equal(load_ranks(&loaded, 2, "", &error), OK);
+    assert_int_equal(loaded.card.index, 0);
+    assert_int_equal(loaded.more[0], 2);
+    assert_true(loaded.card.free_bytes == 12 * GIB);
+    assert_int_equal(load_ranks(&loaded, 3, "", &error), ERR_UNAVAILABLE);
+    assert_string_equal(error.text, "--tensor-parallel-size 3: of the 3 GPUs that there are 2 can "
+                                    "be used so");
+    assert_int_equal(load_ranks(&loaded, 2, "2", &error), ERR_UNAVAILABLE);
+    assert_false(gpu_load_may_shrink(&loaded));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_bad_plugin_has_its_sentence),
@@ -160,6 +184,7 @@ int main(void) {
         cmocka_unit_test(memory_that_others_hold_is_refused_after_pauses_and_never_left_to_the_cpu),
         cmocka_unit_test(memory_that_others_give_back_is_used),
         cmocka_unit_test(the_memory_is_a_share_or_a_limit_and_by_default_free),
+        cmocka_unit_test(several_cards_are_those_that_can_be_used_with_the_least_memory_of_any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,7 +178,8 @@ static struct wire_hello a_hello(void) {
                                           .state_dtype = STR("float32"),
                                           .quantization = STR("int8"),
                                           .memory_share = 0.75,
-                                          .memory_bytes = 1ull << 42},
+                                          .memory_bytes = 1ull << 42,
+                                          .tensor_parallel_size = 2},
                                .is_careful = true};
     hello.names.at[0] = STR("m");
     hello.names.at[1] = STR("alias");
@@ -214,6 +215,7 @@ static void a_hello_comes_back(void **state) {
     assert_true(same(in.device.state_dtype, out.device.state_dtype));
     assert_true(same(in.device.quantization, out.device.quantization));
     assert_true(out.device.memory_share == 0.75 && out.device.memory_bytes == 1ull << 42);
+    assert_int_equal(out.device.tensor_parallel_size, 2);
     assert_true(out.is_careful);
     buf_release(&buf);
 }

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine over two GPUs that compute every step together (--tensor-parallel-size), with the CUDA
+plugin's host code over a runtime and kernels in plain C (tests/gpu/cuda/host)."""
+import re
+
+import pytest
+
+import support
+from test_cuda_host import CARD, FAULTS, PLUGIN, POISON, answers, equal_tokens, run_one
+from test_device_faults import create, deaths, lines, results, texts
+from test_device_faults import state  # noqa: F401 (a fixture)
+
+TOGETHER = ["--tensor-parallel-size", 2]
+NEXT = support.SHARED / "tiny_next"
+
+
+def plugin(tmp_path, *variables):
+    folder = tmp_path / "plugin"
+    folder.mkdir()
+    return support.with_variables(PLUGIN, folder, "QUERN_HOST_CARDS=2", *variables)
+
+
+def card(tmp_path, *variables):
+    """The options of a GPU, with a machine that has two."""
+    options = list(CARD)
+    options[options.index(PLUGIN)] = plugin(tmp_path, *variables)
+    return options
+
+
+@pytest.mark.parametrize("model", ["llama3", "gemma3", "qwen3", "llama3/model-q8_0.gguf"])
+def test_two_cards_together_have_the_cpu_s_tokens_up_to_the_first_near_tie(tmp_path, model):
+    model = support.SHARED / "tiny" / model
+    both = answers(tmp_path, model, "both", *card(tmp_path), *TOGETHER)
+    assert equal_tokens(tmp_path, model, both, 16) >= 16  # out of 48
+
+
+@pytest.mark.parametrize("model", ["tiny/llama3", "tiny_next/qwen3_moe"])
+def test_two_cards_together_have_the_log_probabilities_of_one(tmp_path, model):
+    """Each part of a sum is rounded to bf16, so they differ as two orders of sums do."""
+    model, asked = support.SHARED / model, {"echo": True, "logprobs": 1}
+    options = card(tmp_path)
+    one = answers(tmp_path, model, "one", *options, fields=[asked] * 3, tokens=1)
+    both = answers(tmp_path, model, "both", *options, *TOGETHER, fields=[asked] * 3, tokens=1)
+    compared = 0
+    for single, double in zip(one, both, strict=True):
+        for got, wanted in zip(double["logprobs"]["token_logprobs"][1:-1],
+                               single["logprobs"]["token_logprobs"][1:-1], strict=True):
+            assert abs(got - wanted) < 0.15
+            compared += 1
+    assert compared >= 10
+
+
+@pytest.mark.parametrize("options, said", [
+    ([*TOGETHER, "--quantization", "int8"
+      ], "--tensor-parallel-size 2: parts of products are summed in bf16, and --quantization asks"),
+    (["--tensor-parallel-size", 4], "--tensor-parallel-size 4: of the 2 GPUs that there are 2 can"),
+])
+def test_what_cannot_be_split_is_refused_by_name(tmp_path, options, said):
+    done = run_one(tmp_path, *card(tmp_path), *options)
+    assert done.returncode != 0 and said in done.stderr
+
+
+def test_a_recurrent_model_is_refused_by_name(tmp_path):
+    with open(tmp_path / "in.jsonl", "w") as file:
+        file.write("{}\n")
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
+                         "--model", f"m={NEXT / 'qwen3_5'}", *card(tmp_path), *TOGETHER)
+    assert done.returncode != 0 and "--tensor-parallel-size 2: recurrent layers are not split over GPUs" in done.stderr
+
+
+def test_cards_that_do_not_reach_each_other_are_refused(tmp_path):
+    done = run_one(tmp_path, *card(tmp_path, "QUERN_HOST_MACHINE=apart"), *TOGETHER)
+    assert done.returncode != 0 and "GPU 0 does not reach the memory of GPU 1" in done.stderr
+
+
+def test_an_error_of_a_card_names_it_and_all_other_lines_are_answered(tmp_path, state):
+    requests = lines(8)
+    for i, request in enumerate(requests):
+        request["body"].update(prompt=[1, 100 + i, POISON if i == 5 else 101, 102], max_tokens=4)
+    poisoned = support.poison_plugin(tmp_path, plugin(tmp_path, "QUERN_HOST_FAULT=illegal"))
+    options = list(CARD)
+    options[options.index(PLUGIN)] = poisoned
+    with support.serving(state, "--model", f"m={support.SHARED / 'tiny/llama3'}",
+                         "--result-cache-bytes", "0", *map(str, [*options, *TOGETHER])) as server:
+        good, bad = results(server, server.wait(create(server, requests)), requests)
+        told = deaths(server)
+    assert len(texts(good)) == 7 and list(bad) == ["line-05"]
+    assert bad["line-05"]["response"]["body"]["error"]["code"] == "worker_lost"
+    assert re.fullmatch(rf"step \d+ on GPU [01]: {FAULTS['illegal']}", told[0]), told
+    assert all(
+        re.fullmatch(
+            rf"step \d+: GPU [01]: operation \d+ \(heads of layer 0\): {FAULTS['illegal']}", text)
+        for text in told[1:]), told
