@@ -29,18 +29,34 @@ static float *random_values(struct world *world, size_t count, double middle, do
     return values;
 }
 
-/* That of numbers in blocks. */
+#define EMBEDDING_STEP 0.125f /* of an embedding in blocks */
+
+/* That of other numbers in blocks. */
 static float step_of(uint32_t cols) {
     return half_to_f32(half_from_f32((float)(1.7 / 8 / sqrt((double)cols))));
 }
 
-/* In blocks: -8..7 times a float16 number, which every type of blocks has (blocks_type). */
+/* -8..7 times a float16 number, which every type of blocks has (blocks_type). */
+static void step_values(float *values, size_t count, float step) {
+    for (size_t i = 0; i < count; i++) values[i] = step * fminf(7, rintf(values[i] / step));
+}
+
 static float *random_matrix(struct world *world, uint32_t rows, uint32_t cols) {
-    float *values = random_values(world, (size_t)rows * cols, 0.0, 1.7 / sqrt((double)cols),
-                                  world->traits.form == GPU_BF16);
-    const float step = step_of(cols);
-    for (size_t i = 0; i < (size_t)rows * cols && world->traits.form == GPU_BLOCKS; i++)
-        values[i] = step * fminf(7, rintf(values[i] / step));
+    const size_t count = (size_t)rows * cols;
+    float *values =
+        random_values(world, count, 0.0, 1.7 / sqrt((double)cols), world->traits.form == GPU_BF16);
+    if (world->traits.form == GPU_BLOCKS) step_values(values, count, step_of(cols));
+    return values;
+}
+
+static bool has_embedding_in_blocks(const struct world *world) {
+    return world->traits.form == GPU_BLOCKS && world->traits.has_head;
+}
+
+static float *random_embedding(struct world *world) {
+    const size_t count = (size_t)world->vocab_rows * world->traits.width;
+    float *values = random_values(world, count, 0.0, 1.0, world->traits.form == GPU_BF16);
+    if (has_embedding_in_blocks(world)) step_values(values, count, EMBEDDING_STEP);
     return values;
 }
 
@@ -601,8 +617,7 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
         size_heads(world, i);
         make_layer(world, &world->layers[i]);
     }
-    world->embedding = random_values(world, (size_t)world->vocab_rows * traits->width, 0.0, 1.0,
-                                     traits->form == GPU_BF16);
+    world->embedding = random_embedding(world);
     if (traits->has_head) world->head = random_matrix(world, world->vocab_rows, traits->width);
     make_inputs(world);
     world->output_norm = random_values(world, traits->width, 1.0, 0.3, false);
@@ -640,7 +655,7 @@ static uint64_t blocks_bytes(enum tensor_type type, uint32_t rows, uint32_t cols
 
 void world_card_forms(struct world *world) {
     struct gpu_matrix *embedding = &world->matrices[world->ops[0].matrix];
-    if (embedding->form == GPU_BLOCKS && world->traits.has_head)
+    if (has_embedding_in_blocks(world))
         embedding->grouping = GROUPED_ZEROS;
     else
         embedding->form = GPU_BF16;
@@ -682,6 +697,7 @@ static void make_rows(enum tensor_type type, const float *values, size_t count, 
 static void fill_blocks(struct world *world, uint32_t matrix) {
     const struct gpu_matrix *is = &world->matrices[matrix];
     const uint32_t first = blocks_first_rows(is->rows);
+    const bool is_embedding = matrix == world->ops[0].matrix;
     struct error error = {0};
     for (int part = 0; part < 2; part++) {
         struct gpu_rows rows = {.matrix = matrix,
@@ -692,7 +708,7 @@ static void fill_blocks(struct world *world, uint32_t matrix) {
         const size_t count = (size_t)rows.rows * is->cols;
         uint8_t *blocks = malloc(count * sizeof(float));
         make_rows(rows.type, world->values[matrix] + (size_t)rows.row_first * is->cols, count,
-                  step_of(is->cols), blocks);
+                  is_embedding ? EMBEDDING_STEP : step_of(is->cols), blocks);
         rows.blocks = blocks;
         expect_ok(world->table->fill(world->gpu, &rows, &error), &error);
         free(blocks);

@@ -178,8 +178,8 @@ static uint64_t activation_bytes(const struct gpu_program *program,
         const uint64_t row_bytes = matrix->cols * form_bytes(matrix->form);
         input_bytes = most_u64(input_bytes, row_bytes);
         if (matrix->form != GPU_BLOCKS || matrix->grouping != GROUPED_NOT) continue;
-        unpacked_bytes =
-            most_u64(most_u64(unpacked_bytes, matrix->rows * row_bytes), GROUPED_ROOM_BYTES);
+        unpacked_bytes = most_u64(most_u64(unpacked_bytes, matrix->rows * row_bytes),
+                                  grouped_room_bytes(matrix->rows, matrix->cols));
         /* Codes of int8, and a pair of float32 for each group. */
         codes_bytes = most_u64(codes_bytes,
                                rows * (matrix->cols + matrix->cols / GROUPED_INPUTS * UINT64_C(8)));

@@ -14,8 +14,7 @@
 #include "gpu/cuda/launch.cuh"
 #include "gpu/cuda/modules.h"
 
-#define PIECE_GROUPS 40 /* least groups of a piece: below, adding the sums of pieces costs more */
-#define ALL_WARPS 16    /* warps of a multiprocessor */
+#define ALL_WARPS 16          /* warps of a multiprocessor */
 #define ALL_RING_BYTES 81920u /* the same: what every GPU has room for */
 
 template <int KIND_, int WARPS_, int BLOCKS_, int EIGHTS_> struct few_shape {
@@ -174,7 +173,7 @@ static enum err launch_kind(const struct cuda_grouped_few *call, cudaStream_t st
 static bool has_large_pieces(const struct cuda_grouped_few *call) {
     const uint64_t tiles = (call->weights.lines + GROUPED_TILE - 1) / GROUPED_TILE;
     return call->room.blocks > 0 && tiles * (call->weights.inputs / GROUPED_INPUTS) >=
-                                        (uint64_t)call->room.blocks * PIECE_GROUPS;
+                                        (uint64_t)call->room.blocks * GROUPED_PIECE_GROUPS;
 }
 
 enum err cuda_grouped_few(const struct cuda_grouped_few *call, struct CUstream_st *stream,

@@ -29,11 +29,12 @@ static size_t unpacked_bytes(const struct gpu_program *program) {
     size_t most = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++) {
         const struct gpu_matrix *matrix = &program->matrices[i];
-        if (matrix->form == GPU_BLOCKS && matrix->grouping == GROUPED_NOT)
-            most = largest(most, (size_t)round_up(matrix->rows, PRODUCT_ALIGN) * matrix->cols *
-                                     form_bytes(GPU_BF16));
+        if (matrix->form != GPU_BLOCKS || matrix->grouping != GROUPED_NOT) continue;
+        const size_t bytes =
+            (size_t)round_up(matrix->rows, PRODUCT_ALIGN) * matrix->cols * form_bytes(GPU_BF16);
+        most = largest(most, largest(bytes, grouped_room_bytes(matrix->rows, matrix->cols)));
     }
-    return most > 0 ? largest(most, GROUPED_ROOM_BYTES) : 0;
+    return most;
 }
 
 /* Rows between the last one of a matrix and the padded ones are zero before the first product and
