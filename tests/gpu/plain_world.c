@@ -29,7 +29,7 @@ static float *random_values(struct world *world, size_t count, double middle, do
     return values;
 }
 
-#define EMBEDDING_STEP 0.125f /* of an embedding in blocks */
+#define EMBEDDING_STEP 0.125f /* between the numbers of an embedding in blocks */
 
 /* That of other numbers in blocks. */
 static float step_of(uint32_t cols) {

@@ -27,8 +27,8 @@ extern "C" {
 #define GROUPED_BLOCKS_MAX 192u
 #define GROUPED_ROOM_BYTES ((uint64_t)GROUPED_BLOCKS_MAX * 2 * GROUPED_TILE * GROUPED_ROWS * 4)
 
-/* The least groups of a piece: below, adding the sums of pieces costs more than equal pieces gain. A
- * matrix with fewer in all needs no room. */
+/* The least groups of a piece: below, adding the sums of pieces costs more than equal pieces gain.
+ * A matrix with fewer in all needs no room. */
 #define GROUPED_PIECE_GROUPS 40u
 static inline uint64_t grouped_room_bytes(uint64_t lines, uint64_t inputs) {
     const uint64_t tiles = lines / GROUPED_TILE + 1;
