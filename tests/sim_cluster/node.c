@@ -23,6 +23,17 @@ void message_put(struct messages *messages, const struct message *message) {
     messages->at[(messages->first + messages->count++) & (messages->capacity - 1)] = *message;
 }
 
+void message_send(struct world *world, struct messages *way, uint32_t node, enum word word,
+                  const struct slice *slice, uint32_t count) {
+    const struct message message = {.due_s = world->now_s + DELAY_S,
+                                    .word = word,
+                                    .node = node,
+                                    .life = world->fars[node].life,
+                                    .count = count,
+                                    .slice = *slice};
+    message_put(way, &message);
+}
+
 bool message_take(struct messages *messages, double until_s, struct message *ret_message) {
     if (messages->count == 0 || messages->at[messages->first].due_s > until_s) return false;
     *ret_message = messages->at[messages->first];
@@ -79,13 +90,7 @@ double far_next_s(const struct world *world) {
 
 static void tell(struct world *world, uint32_t node, enum word word, const struct slice *slice,
                  uint32_t count) {
-    const struct message message = {.due_s = world->now_s + DELAY_S,
-                                    .word = word,
-                                    .node = node,
-                                    .life = world->fars[node].life,
-                                    .count = count,
-                                    .slice = *slice};
-    message_put(&world->results, &message);
+    message_send(world, &world->results, node, word, slice, count);
 }
 
 void far_start(struct world *world, uint32_t node) {

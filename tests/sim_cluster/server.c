@@ -161,12 +161,7 @@ static void give(struct world *world, uint32_t node, struct slice *slice) {
     double most = ROOM_LINES + SLICE_LINES + 2 * AHEAD_S * far->rate;
     if (far->is_alive && world->now_s - far->begun_s > SETTLED_S && seat->lines > most)
         wrong(world, "a node is given more lines than those of its next seconds");
-    const struct message message = {.due_s = world->now_s + DELAY_S,
-                                    .word = WORD_SLICE,
-                                    .node = node,
-                                    .life = world->fars[node].life,
-                                    .slice = *slice};
-    message_put(&world->work, &message);
+    message_send(world, &world->work, node, WORD_SLICE, slice, 0);
 }
 
 void server_fill(struct world *world, uint32_t node) {
@@ -337,13 +332,7 @@ static void measure(struct world *world) {
 
 static void ask(struct world *world, uint32_t node, enum word word, const struct slice *slice,
                 uint32_t count) {
-    const struct message message = {.due_s = world->now_s + DELAY_S,
-                                    .word = word,
-                                    .node = node,
-                                    .life = world->fars[node].life,
-                                    .count = count,
-                                    .slice = *slice};
-    message_put(&world->work, &message);
+    message_send(world, &world->work, node, word, slice, count);
     world->recalled += count;
 }
 

@@ -127,6 +127,9 @@ void far_take(struct world *world, const struct message *message);
 void far_answer(struct world *world);
 double far_next_s(const struct world *world); /* when; a time far ahead: no node has any */
 void message_put(struct messages *messages, const struct message *message);
+/* Puts a word about a slice on a way to or from the node, which has it after DELAY_S. */
+void message_send(struct world *world, struct messages *way, uint32_t node, enum word word,
+                  const struct slice *slice, uint32_t count);
 bool message_take(struct messages *messages, double until_s, struct message *ret_message);
 
 /* --- server.c --- */
