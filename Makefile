@@ -32,7 +32,7 @@ cuda: $(BUILD)/build.ninja ## the CUDA plugin, libquern-cuda.so; says so without
 test-gpu: $(GPU_PROGRAMS) ## the CUDA plugin and its kernels on this GPU; skips without one
 	@QUERN_GPU_PACK=$(PACK) tools/test-gpu $(BUILD)
 
-test-peers: ## against real llama-server, vLLM and Label Studio; skips what is not installed
+test-peers: ## against real llama-server, vLLM, Label Studio, Ceph; skips what is not installed
 	@tools/bootstrap build
 	@tools/test peers
 
