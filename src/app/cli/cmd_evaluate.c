@@ -10,6 +10,7 @@
 #include "cli/vllm_options.h"
 #include "evaluate/evaluation_json.h"
 #include "evaluate/evaluation_page.h"
+#include "tune/knobs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,10 @@ struct chosen {
     const char *folder, *reference, *cascade, *by;
     double until; /* negative: not given */
     int64_t sample, top, top_k;
-    bool json;
+    struct option_list columns, knobs;
+    const char *judged_results, *judgement_field;
+    int64_t tune_lines, tune_rounds, tune_seconds;
+    bool tune, json;
 
     /* Owned by the command: */
     struct evaluation evaluation;
@@ -45,8 +49,16 @@ static const struct option rows[] = {
      .help = "requests to take of FILE, at equal distances (default 0: all)", .max = SAMPLE_MAX,
      .only_flag = true},
     {"compare-to", OPTION_TEXT, AT(reference), "NAME",
-     .help = "one of the models, or a file of results, that the others are measured by",
+     .help = "one of the models, or a file of results or judgements (JSONL), that the others are "
+             "measured by",
      .only_flag = true},
+    {"compare-to-column", OPTION_LIST, AT(columns), "COLUMN[=FIELD]",
+     .help = "column of the table that has the right value of a field; repeatable",
+     .only_flag = true},
+    {"judged-results", OPTION_TEXT, AT(judged_results), "F",
+     .help = "results that the judgements of --compare-to accept or correct", .only_flag = true},
+    {"judgement-field", OPTION_TEXT, AT(judgement_field), "FIELD",
+     .help = "field of the judgements of --compare-to that are one value", .only_flag = true},
     {"cascade", OPTION_TEXT, AT(cascade), "A,B",
      .help = "models of which each gets only requests that the one before is unsure of, the "
              "cheapest first",
@@ -60,6 +72,21 @@ static const struct option rows[] = {
      .max = SAMPLE_MAX, .only_flag = true},
     {"by", OPTION_TEXT, AT(by), "FIELD", .help = "the field of --top-k, a number",
      .only_flag = true},
+    {"tune", OPTION_SWITCH, AT(tune),
+     .help = "measure what each setting does to these requests: impact, saving and effort",
+     .only_flag = true},
+    {"knob", OPTION_LIST, AT(knobs), "NAME",
+     .help = "option that --tune tries; repeatable (default: all seven)", .words = KNOB_WORDS,
+     .only_flag = true},
+    {"tune-lines", OPTION_INTEGER, AT(tune_lines), "N",
+     .help = "requests of each trial of --tune (default 64)", .min = 1, .max = 10000,
+     .only_flag = true},
+    {"tune-rounds", OPTION_INTEGER, AT(tune_rounds), "N",
+     .help = "trials of each setting (default 3)", .min = 1, .max = TUNE_ROUNDS_MAX,
+     .only_flag = true},
+    {"tune-seconds", OPTION_INTEGER, AT(tune_seconds), "N",
+     .help = "time after which no trial begins (default 900 s)", .min = 1, .max = 604800,
+     .only_flag = true},
     {"top", OPTION_INTEGER, AT(top), "N",
      .help = "rows to show of those that differ most, per pair (default 10)", .max = TOP_MAX,
      .only_flag = true},
@@ -72,6 +99,9 @@ static void set_defaults(void *context) {
     engine_options_set_defaults(&chosen->choice);
     prices_init(&chosen->prices);
     chosen->top = 10;
+    chosen->tune_lines = 64;
+    chosen->tune_rounds = 3;
+    chosen->tune_seconds = 900;
     chosen->until = -1;
 }
 
@@ -100,6 +130,17 @@ static enum err check(struct command_call *call, struct error *error) {
         return err_set(error, ERR_INVALID, "--top-k K and --by FIELD go together");
     if (chosen->top_k > 0 && chosen->cascade)
         return err_set(error, ERR_INVALID, "--top-k does not go with --cascade");
+    if (chosen->columns.count > 0 && chosen->reference)
+        return err_set(error, ERR_INVALID, "--compare-to-column does not go with --compare-to");
+    if ((chosen->judged_results || chosen->judgement_field) && !chosen->reference)
+        return err_set(error, ERR_INVALID,
+                       "--judged-results and --judgement-field go with --compare-to");
+    if (chosen->knobs.count > 0 && !chosen->tune)
+        return err_set(error, ERR_INVALID, "--knob goes with --tune");
+    for (size_t i = 0; i < chosen->knobs.count; i++)
+        if (!knobs_has(chosen->knobs.values[i]))
+            return err_set(error, ERR_INVALID, "--knob: '%.60s' is none of the seven; see --help",
+                           chosen->knobs.values[i]);
     if (!chosen->folder)
         snprintf(chosen->folder_usual, sizeof chosen->folder_usual, "%.4000s.evaluation",
                  call->operands[0]);
@@ -220,6 +261,16 @@ static enum err run(struct command_call *call, struct error *error) {
     evaluation->top = (size_t)chosen->top;
     evaluation->top_k = (uint64_t)chosen->top_k;
     evaluation->by = chosen->by;
+    evaluation->judged = (struct judged){.answers = chosen->judged_results,
+                                         .field = chosen->judgement_field,
+                                         .columns = chosen->columns.values,
+                                         .column_count = chosen->columns.count};
+    evaluation->tuning = (struct tuning){.is_wanted = chosen->tune,
+                                         .knobs = chosen->knobs.values,
+                                         .knob_count = chosen->knobs.count,
+                                         .lines = (uint32_t)chosen->tune_lines,
+                                         .rounds = (size_t)chosen->tune_rounds,
+                                         .seconds = (double)chosen->tune_seconds};
     evaluation->stop = call->stop;
     evaluation->context = &terminal;
     evaluation->say = show_phase;
@@ -244,6 +295,7 @@ const struct command cmd_evaluate = {
         "Runs the requests of FILE, or a sample of them, through each model and reports speed,\n"
         "time and cost of whole jobs, valid answers, the agreement of each pair, and the rows\n"
         "that differ most, as a table, a page and JSON. Goes on where it was interrupted.\n"
+        "--tune adds what each setting does to the chosen one.\n"
         "With --cascade a dear model gets only what a cheap one is unsure of; with --top-k only "
         "the\n"
         "best requests are computed whole.\n",

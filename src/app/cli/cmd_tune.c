@@ -9,7 +9,9 @@
 #include "cli/tune_show.h"
 #include "cli/vllm_options.h"
 #include "node/folder.h"
+#include "tune/knobs.h"
 #include "tune/sample.h"
+#include "tune/tune_json.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -41,9 +43,7 @@ static const struct option rows[] = {
      .help = "time after which no trial begins (default 900 s)", .min = 1, .max = 604800,
      .only_flag = true},
     {"knob", OPTION_LIST, AT(knobs), "NAME",
-     .help = "option to try; repeatable (default: all seven)",
-     .words = "max-model-len|quantization|max-num-seqs|max-num-batched-tokens|"
-              "kv-cache-memory-bytes|kv-cache-dtype|threads",
+     .help = "option to try; repeatable (default: all seven)", .words = KNOB_WORDS,
      .only_flag = true},
     {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object", .only_flag = true},
     {0},
@@ -54,72 +54,6 @@ static const struct option watts_row[] = {
      .max = 1e6},
     {0},
 };
-
-/* --- settings --- */
-
-/* What is tried of one option. */
-struct knob {
-    const char *name;
-    const char *values[4]; /* ends in NULL; those of `threads` depend on the machine */
-};
-
-static const struct knob knobs[] = {
-    {"max-model-len", {"1024", "4096"}},
-    {"quantization", {"none", "int8", "fp8"}},
-    {"max-num-seqs", {"16", "64", "256"}},
-    {"max-num-batched-tokens", {"128", "1024", "2048"}},
-    {"kv-cache-memory-bytes", {"268435456", "4294967296"}},
-    {"kv-cache-dtype", {"bfloat16", "fp8"}},
-    {"threads", {NULL}},
-};
-#define KNOB_COUNT (sizeof knobs / sizeof *knobs)
-
-struct settings_tried {
-    struct tune_setting at[TUNE_SETTINGS_MAX];
-    size_t count;
-    char threads[2][VALUE_BYTES];
-};
-
-static bool is_wanted(const struct chosen *chosen, const char *name) {
-    for (size_t i = 0; i < chosen->knobs.count; i++)
-        if (strcmp(chosen->knobs.values[i], name) == 0) return true;
-    return chosen->knobs.count == 0;
-}
-
-/* The value of today, as the arguments of a trial have it; NULL: the default. */
-static const char *value_today(const struct tune_arguments *today, const char *name) {
-    for (size_t i = 0; i + 1 < today->count; i++)
-        if (strncmp(today->at[i], "--", 2) == 0 && strcmp(today->at[i] + 2, name) == 0)
-            return today->at[i + 1];
-    return NULL;
-}
-
-static void add(struct settings_tried *tried, const struct tune_arguments *today, const char *knob,
-                const char *value) {
-    const char *now = value_today(today, knob);
-    if (now && strcmp(now, value) == 0) return;
-    tried->at[tried->count++] = (struct tune_setting){.knob = knob, .value = value};
-}
-
-/* One thread, and half of the cores; the default is all of them. */
-static void add_threads(struct settings_tried *tried, const struct tune_arguments *today) {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    snprintf(tried->threads[0], VALUE_BYTES, "1");
-    snprintf(tried->threads[1], VALUE_BYTES, "%ld", cores / 2);
-    add(tried, today, "threads", tried->threads[0]);
-    if (cores > 3) add(tried, today, "threads", tried->threads[1]);
-}
-
-static void list_settings(const struct chosen *chosen, const struct tune_arguments *today,
-                          struct settings_tried *ret_tried) {
-    memset(ret_tried, 0, sizeof *ret_tried);
-    for (size_t i = 0; i < KNOB_COUNT; i++) {
-        if (!is_wanted(chosen, knobs[i].name)) continue;
-        for (size_t j = 0; j < 4 && knobs[i].values[j]; j++)
-            add(ret_tried, today, knobs[i].name, knobs[i].values[j]);
-        if (strcmp(knobs[i].name, "threads") == 0) add_threads(ret_tried, today);
-    }
-}
 
 /* --- the command --- */
 
@@ -140,13 +74,10 @@ static void release(void *context) {
 static enum err check(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     if (!call->operands[0]) return err_set(error, ERR_INVALID, "FILE is missing");
-    for (size_t i = 0; i < chosen->knobs.count; i++) {
-        size_t at = 0;
-        while (at < KNOB_COUNT && strcmp(knobs[at].name, chosen->knobs.values[i]) != 0) at++;
-        if (at == KNOB_COUNT)
+    for (size_t i = 0; i < chosen->knobs.count; i++)
+        if (!knobs_has(chosen->knobs.values[i]))
             return err_set(error, ERR_INVALID, "--knob: '%.60s' is none of the seven; see --help",
                            chosen->knobs.values[i]);
-    }
     enum err err = engine_options_check(&chosen->choice, &chosen->node, error);
     if (err == OK && (chosen->choice.models.count != 1 || chosen->choice.upstreams.count > 0))
         err = err_set(error, ERR_INVALID, "one --model, please, which runs here");
@@ -159,20 +90,29 @@ static void show_phase(void *context, const char *what) {
     terminal_draw(context, line);
 }
 
+static void show_json(const struct tune_figures *figures) {
+    struct buf text;
+    buf_init(&text, BUF_UNLIMITED);
+    tune_json_write(&text, figures);
+    buf_add_byte(&text, '\n');
+    fwrite(text.at, 1, text.bytes, stdout);
+    buf_release(&text);
+}
+
 static enum err try_all(struct command_call *call, const struct tune_arguments *today,
                         const char *folder, struct error *error) {
     const struct chosen *chosen = call->chosen;
-    static struct settings_tried tried;
+    static struct knob_settings tried;
     static struct tune_baseline baseline;
     struct terminal terminal;
     char sample[PATH_MAX];
-    struct tune_shown shown = {
+    struct tune_figures shown = {
         .path = call->operands[0], .baseline = &baseline, .settings = tried.at};
     snprintf(sample, sizeof sample, "%.4000s/sample.jsonl", folder);
     enum err err =
         sample_write(call->operands[0], (uint32_t)chosen->lines, sample, &shown.lines, error);
     if (err != OK) return err;
-    list_settings(chosen, today, &tried);
+    knobs_list(&tried, chosen->knobs.values, chosen->knobs.count, today->at);
     terminal_init(&terminal);
     const struct tune_options options = {
         .place = {.folder = folder, .sample = sample, .stop = call->stop},
@@ -188,7 +128,7 @@ static enum err try_all(struct command_call *call, const struct tune_arguments *
     shown.count = tried.count;
     shown.seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
     if (chosen->json)
-        tune_show_json(&shown);
+        show_json(&shown);
     else
         tune_show_table(&shown);
     return OK;

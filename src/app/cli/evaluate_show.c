@@ -72,6 +72,19 @@ static void print_top(const struct evaluation *evaluation) {
     }
 }
 
+/* A duration in eleven columns, with its sign. */
+static void print_duration(double value) {
+    struct buf text;
+    buf_init(&text, 64);
+    if (value < 0) buf_add_byte(&text, '-');
+    if (isfinite(value))
+        cost_seconds_write(&text, fabs(value));
+    else
+        buf_add_byte(&text, '-');
+    printf(" %10.*s", STR_ARGS(buf_str(&text)));
+    buf_release(&text);
+}
+
 static void print_jobs(const struct evaluation *evaluation) {
     printf("\n%-*s", NAME_COLUMNS, "time of a whole job");
     for (size_t i = 0; i < EVALUATION_JOBS; i++) printf(" %10" PRIu64, evaluation_jobs[i]);
@@ -80,15 +93,7 @@ static void print_jobs(const struct evaluation *evaluation) {
         const struct candidate *is = &evaluation->candidates[i];
         printf("%-*.*s", NAME_COLUMNS, NAME_COLUMNS, printable(is->name).text);
         for (size_t k = 0; k < EVALUATION_JOBS; k++) {
-            double seconds = candidate_seconds(is, evaluation_jobs[k]);
-            struct buf text;
-            buf_init(&text, 64);
-            if (isfinite(seconds))
-                cost_seconds_write(&text, seconds);
-            else
-                buf_add_byte(&text, '-');
-            printf(" %10.*s", STR_ARGS(buf_str(&text)));
-            buf_release(&text);
+            print_duration(candidate_seconds(is, evaluation_jobs[k]));
         }
         printf("\n");
     }
@@ -109,12 +114,48 @@ static void print_agreement(const struct evaluation *evaluation) {
         }
 }
 
+static void print_known(const json_t *value, double times) {
+    print_figure(json_is_number(value) ? times * json_number_value(value) : (double)NAN, "");
+}
+
+/* Impact, saving and effort of each setting; "saves" is of the third size of a job. */
+static void print_tuning(const struct evaluation *evaluation) {
+    json_t *tuning = tuning_json(evaluation), *setting;
+    size_t index;
+    if (!tuning) return;
+    const char *model = json_string_value(json_object_get(tuning, "model"));
+    printf("\n%-38s     ratio (low to high)   equal %%      saves  of %" PRIu64 " requests of %s\n",
+           "setting, one at a time", evaluation_jobs[EVALUATION_JOBS - 2], printable(model).text);
+    json_array_foreach(json_object_get(tuning, "settings"), index, setting) {
+        const json_t *ratio = json_object_get(setting, "ratio");
+        const json_t *saving =
+            json_array_get(json_object_get(setting, "saving"), EVALUATION_JOBS - 2);
+        printf("%-38s ", json_string_value(json_object_get(setting, "options")));
+        if (!ratio) {
+            const char *why = json_string_value(json_object_get(setting, "why_not"));
+            printf("not measured: %s\n", printable(why).text);
+            continue;
+        }
+        printf("    %5.2f (%.2f to %.2f)   ", json_number_value(json_object_get(ratio, "mean")),
+               json_number_value(json_object_get(ratio, "low")),
+               json_number_value(json_object_get(ratio, "high")));
+        print_known(json_object_get(setting, "equal_share"), 100);
+        print_duration(json_is_number(json_object_get(saving, "seconds"))
+                           ? json_number_value(json_object_get(saving, "seconds"))
+                           : (double)NAN);
+        printf("  %s; %s\n", json_string_value(json_object_get(setting, "verdict")),
+               json_string_value(json_object_get(json_object_get(setting, "effort"), "text")));
+    }
+    json_decref(tuning);
+}
+
 void evaluate_show_table(const struct evaluation *evaluation) {
     struct choice choice = choice_make(evaluation);
     print_models(evaluation);
     print_cascade(evaluation);
     print_top(evaluation);
     print_jobs(evaluation);
+    print_tuning(evaluation);
     print_agreement(evaluation);
     printf("\nChoice: %s\n", choice.candidate < evaluation->count
                                  ? printable(evaluation->candidates[choice.candidate].name).text

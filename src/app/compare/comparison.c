@@ -149,7 +149,7 @@ static void add_values(struct joining *join, uint32_t row, json_t *of_a, json_t 
         is_equal &= add_value(join, row, (struct str){key, bytes}, value, other);
     }
     json_object_keylen_foreach(of_b, key, bytes, value) {
-        if (!json_object_getn(of_a, key, bytes))
+        if (!join->options->has_parts_in_a && !json_object_getn(of_a, key, bytes))
             is_equal &= add_value(join, row, (struct str){key, bytes}, NULL, value);
     }
     join->is->equal += is_equal;

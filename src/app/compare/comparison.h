@@ -85,6 +85,7 @@ struct comparison {
 
 struct comparison_options {
     const char *paths[COMPARISON_SIDES];
+    bool has_parts_in_a;       /* A has only fields that were judged: no others of B count */
     size_t top;                /* rows to keep in `most`, at most COMPARISON_TOP_MAX */
     const volatile bool *stop; /* NULL: nobody stops it */
 };

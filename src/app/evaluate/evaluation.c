@@ -30,6 +30,23 @@ static enum err place_requests(struct evaluation *evaluation, struct error *erro
     return err == OK ? requests_place(fresh, evaluation->requests, error) : err;
 }
 
+/* Makes results of what was judged, if the reference is judgements. */
+static enum err place_judgements(struct evaluation *evaluation, struct error *error) {
+    struct judged *judged = &evaluation->judged;
+    char path[PATH_MAX];
+    enum err err = OK;
+    snprintf(path, sizeof path, "%.3800s/judged.results", evaluation->folder);
+    if (judged->column_count > 0)
+        err = judged_from_columns(judged, evaluation->requests, path, error);
+    else if (evaluation->reference && evaluation_reference(evaluation) == evaluation->count &&
+             judged_is(evaluation->reference))
+        err = judged_from_file(judged, evaluation->reference, path, error);
+    else
+        return OK;
+    if (err == OK && judged->column_count > 0) evaluation->reference = judged->name;
+    return err;
+}
+
 /* --- the answers next to each other --- */
 
 size_t evaluation_reference(const struct evaluation *evaluation) {
@@ -54,8 +71,11 @@ const struct comparison *evaluation_compared(const struct evaluation *evaluation
 static enum err compare(struct evaluation *evaluation, struct comparison *comparison, const char *a,
                         const char *b, struct error *error) {
     if (access(a, F_OK) != 0 || access(b, F_OK) != 0) return OK;
-    const struct comparison_options options = {
-        .paths = {a, b}, .top = evaluation->top, .stop = evaluation->stop};
+    const struct comparison_options options = {.paths = {a, b},
+                                               .has_parts_in_a =
+                                                   strcmp(a, evaluation->judged.path) == 0,
+                                               .top = evaluation->top,
+                                               .stop = evaluation->stop};
     return comparison_run(comparison, &options, error);
 }
 
@@ -68,7 +88,9 @@ static enum err compare_all(struct evaluation *evaluation, struct error *error) 
             err = compare(evaluation, &evaluation->pairs[i][k], candidates[i].results,
                           candidates[k].results, error);
         if (err == OK && has_file)
-            err = compare(evaluation, &evaluation->references[i], evaluation->reference,
+            err = compare(evaluation, &evaluation->references[i],
+                          evaluation->judged.is_made ? evaluation->judged.path
+                                                     : evaluation->reference,
                           candidates[i].results, error);
     }
     return err;
@@ -118,20 +140,6 @@ enum err evaluation_add_cascade(struct evaluation *evaluation, const char *names
 
 /* --- the whole --- */
 
-/* Judgements alone have no answers to compare with; the page has the results with them, too. */
-static bool has_judgements(const char *path) {
-    struct jsonl_file file;
-    struct str line;
-    struct error ignored;
-    json_t *first = NULL;
-    bool has_line = jsonl_file_open(&file, path, &ignored) == OK && jsonl_file_next(&file, &line) &&
-                    json_read(&first, line, &ignored) == OK;
-    bool has = has_line && json_member(first, "judgement") && !json_member(first, "response");
-    json_decref(first);
-    jsonl_file_close(&file);
-    return has;
-}
-
 static enum err check_reference(const struct evaluation *evaluation, struct error *error) {
     const char *reference = evaluation->reference;
     size_t place = evaluation_reference(evaluation);
@@ -144,11 +152,6 @@ static enum err check_reference(const struct evaluation *evaluation, struct erro
     if (access(reference, R_OK) != 0)
         return err_set(error, ERR_INVALID,
                        "--compare-to: '%.200s' is neither one of the models nor a file of results",
-                       reference);
-    if (has_judgements(reference))
-        return err_set(error, ERR_INVALID,
-                       "--compare-to: %.200s has judgements; the page has the results with them as "
-                       "\"Results for quern compare\"",
                        reference);
     return OK;
 }
@@ -220,15 +223,18 @@ enum err evaluation_run(struct evaluation *evaluation, struct error *error) {
         candidate_place(&evaluation->candidates[i], evaluation->folder);
     enum err err = check(evaluation, error);
     if (err == OK) err = place_requests(evaluation, error);
+    if (err == OK) err = place_judgements(evaluation, error);
     for (size_t i = 0; i + has_cascade < evaluation->count && err == OK; i++)
         if (!cascade_has_late(&evaluation->cascade, i))
             err = run_model(evaluation, i, evaluation->requests, error);
     if (err == OK && has_cascade) err = run_cascade(evaluation, error);
     if (err == OK) say(evaluation, "comparing the answers ...");
-    return err == OK ? compare_all(evaluation, error) : err;
+    if (err == OK) err = compare_all(evaluation, error);
+    return err == OK ? tuning_run(evaluation, error) : err;
 }
 
 void evaluation_release(struct evaluation *evaluation) {
+    tuning_release(&evaluation->tuning);
     for (size_t i = 0; i < EVALUATION_MODELS_MAX; i++) {
         candidate_release(&evaluation->candidates[i]);
         comparison_release(&evaluation->references[i]);

@@ -15,7 +15,9 @@
 #include "compare/comparison.h"
 #include "evaluate/candidate.h"
 #include "evaluate/cascade.h"
+#include "evaluate/judged.h"
 #include "evaluate/top_k.h"
+#include "evaluate/tuning.h"
 
 #define EVALUATION_MODELS_MAX 8
 #define EVALUATION_JOBS 4 /* sizes of jobs that times and costs are given for */
@@ -26,8 +28,11 @@ struct evaluation {
     /* Set by the caller: */
     const char *input, *folder;
     uint64_t sample;       /* requests to take of the input; 0: all */
-    const char *reference; /* a name among the candidates, or a file of results; NULL: none */
-    size_t top;            /* rows to keep of those that differ most, per comparison */
+    const char *reference; /* a name among the candidates, or a file of results or of judgements;
+                              NULL: none, or the columns of `judged` */
+    struct judged judged;  /* how judgements are read */
+    struct tuning tuning;
+    size_t top; /* rows to keep of those that differ most, per comparison */
     const volatile bool *stop;
     void *context;
     void (*say)(void *context, const char *what); /* what is running now; NULL allowed */

@@ -170,6 +170,14 @@ static json_t *cascade_of(const struct evaluation *evaluation) {
 
 /* --- the whole --- */
 
+static json_t *judged_of(const struct judged *judged) {
+    json_t *own = json_pack("{s:s}", "results", judged->path);
+    json_object_set_new(own, "lines", count(judged->lines));
+    json_object_set_new(own, "disputed", count(judged->disputed));
+    json_object_set_new(own, "without_opinion", count(judged->skipped));
+    return own;
+}
+
 static json_t *choice_of(const struct evaluation *evaluation) {
     struct choice choice = choice_make(evaluation);
     json_t *own = json_object(), *reasons = json_array();
@@ -199,6 +207,8 @@ void evaluation_json_write(struct buf *out, const struct evaluation *evaluation)
     json_object_set_new(whole, "requests", count(evaluation->lines));
     json_object_set_new(whole, "reference",
                         evaluation->reference ? json_string(evaluation->reference) : json_null());
+    if (evaluation->judged.is_made)
+        json_object_set_new(whole, "judged", judged_of(&evaluation->judged));
     for (size_t i = 0; i < evaluation->count; i++)
         json_array_append_new(models, model_of(&evaluation->candidates[i]));
     for (size_t i = 0; i < evaluation->count && evaluation->top_k > 0; i++)
@@ -209,6 +219,8 @@ void evaluation_json_write(struct buf *out, const struct evaluation *evaluation)
         json_object_set_new(whole, "cascade", cascade_of(evaluation));
     json_object_set_new(whole, "agreement", agreements_of(evaluation));
     json_object_set_new(whole, "choice", choice_of(evaluation));
+    json_t *tuning = tuning_json(evaluation);
+    if (tuning) json_object_set_new(whole, "tuning", tuning);
     json_object_set_new(whole, "machine", machine_of());
     json_write(out, whole);
     buf_add_byte(out, '\n');

@@ -7,6 +7,7 @@
 #include "bench/plot.h"
 #include "costs/costs.h"
 #include "evaluate/choice.h"
+#include "evaluate/tuning_page.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -317,6 +318,15 @@ static void write_machine(struct buf *out) {
     buf_add_text(out, "</pre>\n");
 }
 
+static void write_judged(struct buf *out, const struct judged *judged) {
+    if (!judged->is_made) return;
+    buf_printf(out,
+               ": %" PRIu64 " %s judged, %" PRIu64 " in dispute, %" PRIu64
+               " without an opinion; only judged fields are compared",
+               judged->lines, plural(judged->lines, "request is", "requests are"), judged->disputed,
+               judged->skipped);
+}
+
 void evaluation_page_write(struct buf *out, const struct evaluation *evaluation) {
     buf_add_text(out, head);
     buf_add_text(out, "<p>");
@@ -327,12 +337,14 @@ void evaluation_page_write(struct buf *out, const struct evaluation *evaluation)
         buf_add_text(out, ", reference ");
         plot_write_text(out, evaluation->reference);
     }
+    write_judged(out, &evaluation->judged);
     buf_add_text(out, "</p>\n");
     write_choice(out, evaluation);
     write_models(out, evaluation);
     write_cascade(out, evaluation);
     write_top(out, evaluation);
     write_jobs(out, evaluation);
+    tuning_page_write(out, evaluation);
     write_matrix(out, evaluation);
     write_pairs(out, evaluation);
     write_machine(out);

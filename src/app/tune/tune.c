@@ -10,6 +10,7 @@
 
 #define ARGUMENTS_MAX 180
 #define OPTION_BYTES 80
+#define ROUNDS_FOR_A_VERDICT 3
 
 /* One call of tune_run. */
 struct tuning {
@@ -159,4 +160,13 @@ void tune_ratio(const struct tune_setting *setting, double *ret_low, double *ret
         *ret_high = fmax(*ret_high, setting->ratios[i]);
     }
     *ret_mean = exp(logs / (double)setting->rounds);
+}
+
+enum tune_verdict tune_verdict(const struct tune_baseline *baseline,
+                               const struct tune_setting *setting) {
+    double low, mean, high;
+    tune_ratio(setting, &low, &mean, &high);
+    if (setting->rounds < ROUNDS_FOR_A_VERDICT) return TUNE_FEW_ROUNDS;
+    if (low > 1 && log(mean) > baseline->noise) return TUNE_FASTER;
+    return high < 1 && -log(mean) > baseline->noise ? TUNE_SLOWER : TUNE_NOISE;
 }

@@ -56,6 +56,24 @@ struct tune_baseline {
 enum err tune_run(const struct tune_options *options, struct tune_setting *settings, size_t count,
                   struct tune_baseline *ret_baseline, struct error *error) MUST_CHECK;
 
+/* All that was measured, for a reader. */
+struct tune_figures {
+    const char *path; /* the owner's file */
+    uint32_t lines;   /* lines in its sample */
+    double seconds;   /* duration of all trials */
+    const struct tune_baseline *baseline;
+    const struct tune_setting *settings; /* (count) */
+    size_t count;
+};
+
+/* A setting is faster or slower if each of three or more rounds says so, and its mean ratio is
+ * further from 1 than neighbouring runs of today's options differ by themselves. Else it is within
+ * the noise. */
+enum tune_verdict { TUNE_FASTER, TUNE_SLOWER, TUNE_NOISE, TUNE_FEW_ROUNDS };
+/* The setting has one round or more. */
+enum tune_verdict tune_verdict(const struct tune_baseline *baseline,
+                               const struct tune_setting *setting);
+
 /* The least, the geometric mean and the largest of the ratios; there is one or more. */
 void tune_ratio(const struct tune_setting *setting, double *ret_low, double *ret_mean,
                 double *ret_high);

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of `quern evaluate --tune`: impact, saving and effort of each, measured on the requests
+of the evaluation."""
+import json
+
+import pytest
+
+import support
+from test_evaluate import evaluate, lines_of, write
+
+SHORT = ["--tune-lines", "4", "--tune-rounds", "1"]
+
+
+def requests_of(tmp_path, **more):
+    return write(tmp_path / "in.jsonl", [
+        support.request(f"p{i}", f"Profile {i}. Rate it.", max_tokens=2, temperature=0, **more)
+        for i in range(6)])
+
+
+def test_each_setting_has_its_impact_and_effort_and_is_measured_once(tmp_path):
+    path = requests_of(tmp_path)
+    arguments = [
+        "--model", "smollm2", "--device", "cpu", "--tune", "--knob", "threads", "--knob",
+        "kv-cache-dtype", *SHORT, "--watts", "50"]
+    said = evaluate(path, *arguments)
+    tuning = said["tuning"]
+    assert tuning["model"] == "smollm2" and tuning["lines"] == 4
+    rows = {row["options"]: row for row in tuning["settings"]}
+    threads = rows["--threads 1"]
+    assert threads["ratio"]["mean"] > 0 and threads["equal_share"] == 1
+    assert threads["effort"]["kind"] == "restart" and threads["verdict"] == "few_rounds"
+    assert threads["saving"] is None  # one round tells no setting apart
+    refused = rows["--kv-cache-dtype fp8"]
+    assert refused["rounds"] == 0 and refused["why_not"] and "effort" not in refused
+    folder = tmp_path / "in.jsonl.evaluation"
+    page = (folder / "report.html").read_text()
+    assert "Settings of smollm2" in page and "--threads 1" in page and refused["why_not"][:20] in page
+    before = (folder / "tune.json").read_bytes()
+    assert evaluate(path, *arguments)["tuning"] == tuning
+    assert (folder / "tune.json").read_bytes() == before
+    shown = support.quern("evaluate", path, *arguments)
+    assert shown.returncode == 0 and "--threads 1" in shown.stdout, shown.stderr
+    assert "not measured" in shown.stdout
+
+
+def test_what_a_setting_saves_is_its_ratio_of_the_job(tmp_path):
+    """The figures on the disk are those of another call: what is made of them is arithmetic."""
+    path = write(tmp_path / "in.jsonl", lines_of(8, each_ms=2))
+    arguments = [
+        "--model", "a=echo", "--tune", "--knob", "threads", *SHORT, "--rent-per-hour", "2"]
+    said = evaluate(path, *arguments)
+    kept = tmp_path / "in.jsonl.evaluation/tune.json"
+    figures = json.loads(kept.read_text())
+    figures["today"] |= {"equal_share": 1.0, "failed": 0, "joules_per_request": 4.0}
+    common = {"value": "1", "rounds": 3, "why_not": None, "requests_per_second": 3.0,
+              "joules_per_request": 3.0, "failed": 0}
+    figures["settings"] = [
+        common | {"knob": "x", "options": "--x 1", "verdict": "faster", "equal_share": 1.0,
+                  "ratio": {"low": 1.25, "mean": 2.0, "high": 4.0}},
+        common | {"knob": "y", "options": "--y 1", "verdict": "slower", "equal_share": 0.75,
+                  "ratio": {"low": 0.5, "mean": 0.5, "high": 0.5}},
+        common | {"knob": "z", "options": "--z 1", "verdict": "noise", "equal_share": 1.0,
+                  "ratio": {"low": 0.9, "mean": 1.0, "high": 1.1}, "failed": 2}]
+    kept.write_text(json.dumps(figures))
+    said = evaluate(path, *arguments)
+    [model] = said["models"]
+    faster, slower, noise = said["tuning"]["settings"]
+    assert [job["requests"] for job in faster["saving"]] == [5000, 50000, 170000, 200000]
+    for job, whole in zip(faster["saving"], model["jobs"]):
+        seconds = job["requests"] / model["req_s"]
+        assert job["seconds"] == pytest.approx(seconds / 2)
+        assert job["seconds_low"] == pytest.approx(seconds * 0.2)
+        assert job["seconds_high"] == pytest.approx(seconds * 0.75)
+        assert job["rented_gpu"] == pytest.approx(whole["rented_gpu"] / 2)
+        assert job["electricity"] is None  # no price of electricity was given
+    assert slower["saving"][0]["seconds"] == pytest.approx(-5000 / model["req_s"])
+    assert noise["saving"] is None
+    assert [row["effort"]["kind"] for row in (faster, slower, noise)] == [
+        "restart", "judge_again", "unusable"]
+    assert "25.0 % of the answers differ" in slower["effort"]["text"]
+    page = (tmp_path / "in.jsonl.evaluation/report.html").read_text()
+    assert "costs" in page and "25.0 % of the answers differ" in page
+
+
+def test_other_wishes_are_measured_anew(tmp_path):
+    path = write(tmp_path / "in.jsonl", lines_of(8))
+    arguments = ["--model", "a=echo", "--tune", "--knob", "threads", "--tune-rounds", "1"]
+    assert evaluate(path, *arguments, "--tune-lines", "3")["tuning"]["lines"] == 3
+    assert evaluate(path, *arguments, "--tune-lines", "5")["tuning"]["lines"] == 5
+
+
+def test_the_settings_of_another_server_are_its_own(tmp_path):
+    with support.serving(tmp_path / "far", "--model", "big=echo") as far:
+        path = write(tmp_path / "in.jsonl", lines_of(3))
+        done = support.quern("evaluate", path, "--upstream", f"big={far.url}", "--tune")
+        assert done.returncode == 3 and "no model runs here" in done.stderr, done.stderr
+        said = evaluate(path, "--model", "small=echo", "--upstream", f"big={far.url}", "--tune",
+                        "--knob", "threads", *SHORT)
+    assert said["tuning"]["model"] == "small"
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--knob", "threads"], "--knob goes with --tune"),
+    (["--tune", "--knob", "none"], "none of the seven"),
+    (["--compare-to", "x", "--compare-to-column", "y"], "does not go with --compare-to"),
+    (["--judgement-field", "x"], "go with --compare-to")])
+def test_options_that_say_nothing_together_are_refused(tmp_path, arguments, words):
+    path = write(tmp_path / "in.jsonl", lines_of(1))
+    done = support.quern("evaluate", path, "--model", "a=echo", *arguments)
+    assert done.returncode == 2 and words in done.stderr, done.stderr
