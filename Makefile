@@ -56,6 +56,10 @@ nightly: ## all that .ci/run leaves out: every source, all deaths, sanitizers, f
 	@tools/bootstrap all
 	@tools/nightly
 
+release-check: $(BUILD)/build.ninja ## the release programme, resumable; days, or SCALE=0.01
+	@tools/bootstrap all
+	@SCALE=$(SCALE) MINUTES=$(MINUTES) PARTS=$(PARTS) BUILD=$(BUILD) tools/release-check
+
 asan: ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/bootstrap build
 	@tools/sanitize address,undefined
@@ -96,4 +100,4 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 .PHONY: all cuda demo test test-gpu test-peers test-clients test-masks test-packages check nightly
-.PHONY: asan tsan fuzz bench bench-gpu install deb wheel uninstall clean help
+.PHONY: release-check asan tsan fuzz bench bench-gpu install deb wheel uninstall clean help

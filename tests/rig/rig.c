@@ -55,7 +55,7 @@ static struct wish read_wish(int count, char **words) {
 
 int main(int count, char **words) {
     struct wish wish = read_wish(count, words);
-    uint64_t failures = 0, lives = 0, calls = 0, ran = 0;
+    uint64_t failures = 0, lives = 0, calls = 0, cuts = 0, ran = 0;
     run_begin();
     for (; ran < wish.seeds && failures < FAILURES_MAX; ran++) {
         struct plan plan;
@@ -63,6 +63,7 @@ int main(int count, char **words) {
         bool is_good = run_plan(&plan);
         lives += world->life + 1;
         calls += world->calls_all;
+        cuts += world->cuts;
         if (is_good) continue;
         failures++;
         explain(&plan);
@@ -70,8 +71,9 @@ int main(int count, char **words) {
              (unsigned long long)plan.seed);
         if (wish.is_verbose) fprintf(stderr, "%s", run_said());
     }
-    note("%llu seeds, %llu lives, %llu calls to the disk, %.1f s", (unsigned long long)ran,
-         (unsigned long long)lives, (unsigned long long)calls, (double)clock() / CLOCKS_PER_SEC);
+    note("%llu seeds, %llu lives, %llu power cuts, %llu calls to the disk, %.1f s",
+         (unsigned long long)ran, (unsigned long long)lives, (unsigned long long)cuts,
+         (unsigned long long)calls, (double)clock() / CLOCKS_PER_SEC);
     report(failures == 0, "what was acknowledged survives %llu seeds", (unsigned long long)ran);
     return report_end();
 }

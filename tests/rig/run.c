@@ -123,6 +123,7 @@ static void begin_run(const struct plan *plan) {
 static void bury(bool is_cut) {
     struct rng rng = world_rng('d');
     const struct event *cut = death_of(world->life);
+    world->cuts += is_cut;
     if (is_cut && cut) disk_cut(&world->disk, &rng, (enum disk_luck)cut->value);
     disk_collect(&world->disk);
     world->full_until_ns = 0;

@@ -39,6 +39,7 @@ struct world {
     uint32_t life;      /* from 0 */
     uint32_t call;      /* calls that changed the disk, in this life */
     uint32_t calls_all; /* in all lives */
+    uint32_t cuts;      /* deaths by a power cut, in all lives */
     uint32_t command;   /* the next event for the client */
     int64_t full_until_ns;
     uint64_t capacity; /* the disk's, when it is not full */

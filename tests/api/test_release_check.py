@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tools/release-check`: its parts, how it goes on after a break, what it says. The part of the rig
+runs, since it takes a second."""
+import json, os, pathlib, subprocess
+
+import pytest
+
+import support
+
+PARTS = ["kills", "deaths", "cuts", "hostile", "attacks", "mutants", "fuzz", "soak", "address",
+         "thread", "suites"]
+
+
+def check(folder, *arguments, status=0, **environment):
+    done = subprocess.run([support.ROOT / "tools/release-check", *arguments],
+                          capture_output=True,
+                          text=True,
+                          timeout=600,
+                          env={**os.environ, "QUERN_RELEASE_DIR": str(folder), **environment})
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_programme_has_all_parts_and_as_much_of_each_as_it_promises(tmp_path):
+    whole = [line.split() for line in check(tmp_path, "--list").splitlines()]
+    assert list(dict.fromkeys(part for part, *_ in whole)) == PARTS
+    counts = {part: sum(one[0] == part for one in whole) for part in PARTS}
+    assert counts["kills"] * 120 >= 5000 and counts["hostile"] * 160 >= 3200
+    assert counts["cuts"] * 1000 >= 5000
+    targets = [path.stem.removeprefix("fuzz_")
+               for path in (support.ROOT / "tests/fuzz").glob("fuzz_*.c")]
+    listed = [name for part, names in (one[:2] for one in whole) if part == "fuzz"
+              for name in names.split("+")]
+    assert sorted(listed) == sorted(targets)
+    short = [line.split()[0] for line in check(tmp_path, "--list", "--scale", "0.01").splitlines()]
+    assert list(dict.fromkeys(short)) == PARTS
+
+
+def test_a_part_runs_once_for_a_commit_and_a_scale_and_goes_on_after_a_break(tmp_path):
+    rig = pathlib.Path(os.environ.get("BUILD", "build")) / "tests/rig/rig"
+    if not (support.ROOT / rig).exists() and not rig.exists():
+        pytest.skip("this build has no rig")
+    only = ["--only", "cuts", "--scale", "0.004"]
+    said = check(tmp_path, *only)
+    assert "rig-1" in said and "good" in said and "20 seeds" in said
+    records = [json.loads(line) for line in (tmp_path / "pieces.jsonl").read_text().splitlines()]
+    [record] = records
+    assert record["good"] and record["figures"]["cuts"] > 0
+    row = said.splitlines()[-1]
+    assert row.startswith("| 20") and f"{record['figures']['cuts']} in 20 seeds" in row
+    assert row.count("not run") == len(PARTS) - 1
+    with open(tmp_path / "pieces.jsonl", "a") as out:
+        out.write('{"part": "cuts", "pie')  # a call that was killed
+    again = check(tmp_path, *only)
+    assert again.splitlines() == [row], "nothing runs twice"
+    assert "rig-1" in check(tmp_path, "--only", "cuts", "--scale", "0.002")  # another scale
+    assert "rig-1" in check(tmp_path, *only, "--fresh")
+
+
+def test_no_piece_begins_after_the_time_that_was_given(tmp_path):
+    said = check(tmp_path, "--only", "hostile", "--scale", "0.05", "--minutes", "0.000001",
+                 status=75)
+    assert said == "1 pieces are left; the same command goes on\n"
+
+
+def test_the_rows_of_the_table_have_a_cell_per_part():
+    table = (support.ROOT / "docs/measurements/releases.md").read_text().splitlines()
+    heads = next(line for line in table if line.startswith("| date"))
+    assert all(line.count("|") == heads.count("|") for line in table if line.startswith("|"))
+    assert heads.count("|") == len(PARTS) + 6
+
+
+@pytest.mark.parametrize("arguments", [["--scale", "0"], ["--only", "none"], ["--none"]])
+def test_what_it_does_not_know_it_refuses(tmp_path, arguments):
+    check(tmp_path, *arguments, status=2)
