@@ -127,6 +127,13 @@ def test_its_answers_are_those_of_the_plain_runs(tmp_path, raters, lines, until)
         assert answer_of(line) == answer_of((small if name in sure else large)[name])
     assert set(by_id(tmp_path / "both/large.jsonl")) == set(small) - sure
     stages = said["cascade"]["models"]
+    ways = [json.loads(line) for line in (tmp_path / "both/cascade.lines").read_text().splitlines()]
+    assert said["cascade"]["lines"] == "cascade.lines"
+    assert ways == [{
+        "custom_id": name, "model": "small" if name in sure else "large", "asked": [{
+            "model": model, "confidence": pytest.approx(confidence(lines_of[name]))}
+            for model, lines_of in (("small", small), ("large", large))][:1 if name in sure else 2]}
+                    for name in whole]
     assert said["cascade"]["until"] == until
     assert [(stage["name"], stage["requests"], stage["answers"], stage["confidence_unknown"])
             for stage in stages] == [("small", 60, len(sure), 0),

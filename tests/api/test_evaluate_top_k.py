@@ -135,6 +135,15 @@ def test_the_best_of_a_drawn_workload_are_those_of_the_whole_run(tmp_path, rater
     top = said["top_k"]
     assert (top["requests"], said["answered"]) == (len(lines), len(wanted))
     assert top["whole"] + top["short_only"] + top["left_out"] == len(lines)
+    fates = results_of(tmp_path / "best/m.lines")
+    assert [fate["custom_id"] for fate in fates] == [line["custom_id"] for line in lines]
+    assert [sum(fate["computed"] == kind for fate in fates)
+            for kind in ("whole", "short", "left_out")] == [
+                top["whole"], top["short_only"], top["left_out"]]
+    ranked = sorted((fate for fate in fates if fate["rank"]), key=lambda fate: fate["rank"])
+    assert [(fate["custom_id"], fate["value"]) for fate in ranked] == [
+        (line["custom_id"], value_of(line)) for line in wanted]
+    assert all(fate["value"] is None for fate in fates if fate["computed"] == "left_out")
     done = [line for i in range(top["rounds"])
             for line in results_of(tmp_path / f"best/m.round-{i + 1}.jsonl")]
     assert len(done) == rater.asked and top["computed_tokens"] == sum(

@@ -38,6 +38,7 @@ void candidate_place(struct candidate *candidate, const char *folder) {
              name);
     snprintf(candidate->options_path, sizeof candidate->options_path, "%.3800s/%s.options", folder,
              name);
+    snprintf(candidate->lines_path, sizeof candidate->lines_path, "%.3800s/%s.lines", folder, name);
     snprintf(candidate->own_requests, sizeof candidate->own_requests, "%.3800s/%s.requests", folder,
              name);
 }

@@ -25,6 +25,7 @@ struct candidate {
     bool is_remote;               /* a model of another server */
     char results[PATH_MAX], summary_path[PATH_MAX], options_path[PATH_MAX];
     char own_requests[PATH_MAX]; /* its requests if it does not run all */
+    char lines_path[PATH_MAX];   /* what became of each line in a cascade, or among the best */
 
     /* From its result lines: */
     uint64_t lines, answered;

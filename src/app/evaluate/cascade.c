@@ -6,6 +6,8 @@
 #include "evaluate/confidence.h"
 #include "evaluate/requests.h"
 #include "evaluate/summed.h"
+#include "json/json.h"
+#include "json/span.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +19,7 @@ struct reading {
     double until;
     struct jsonl_file requests, results;
     struct str request, result;
+    double confidence; /* NAN: not known */
     bool is_sure;
     bool is_unknown; /* answered, without a known confidence */
 };
@@ -47,6 +50,7 @@ static enum err read_confidence(struct reading *reading, struct error *error) {
     bool is_answered = false;
     enum err err = confidence_of(reading->result, &is_answered, &confidence, error);
     if (err != OK) return err_prefix(error, "%s", reading->candidate->results);
+    reading->confidence = confidence;
     reading->is_sure = confidence >= reading->until; /* false of NAN */
     reading->is_unknown = is_answered && isnan(confidence);
     return OK;
@@ -112,10 +116,39 @@ enum err cascade_pass_on(struct cascade *cascade, const struct candidate *candid
 
 /* --- the answers that stand --- */
 
+/* The files of the whole, and a line of theirs. */
+struct merging {
+    int results_fd, lines_fd;
+    struct buf line;
+};
+
+/* Which models were asked, up to the one whose answer stands. */
+static enum err write_way(struct merging *merging, const struct reading *readings, size_t stage,
+                          struct error *error) {
+    struct buf *line = &merging->line;
+    struct str whole, id = {NULL, 0};
+    if (json_span_read(readings[0].request, &whole)) id = json_span_get(whole, "custom_id");
+    buf_clear(line);
+    buf_add_text(line, "{\"custom_id\":");
+    buf_add_str(line, id.at ? id : STR("null"));
+    buf_add_text(line, ",\"model\":");
+    json_write_string(line, str_from(readings[stage].candidate->name));
+    for (size_t i = 0; i <= stage; i++) {
+        buf_add_text(line, i == 0 ? ",\"asked\":[{\"model\":" : ",{\"model\":");
+        json_write_string(line, str_from(readings[i].candidate->name));
+        if (isnan(readings[i].confidence))
+            buf_add_text(line, ",\"confidence\":null}");
+        else
+            buf_printf(line, ",\"confidence\":%.17g}", readings[i].confidence);
+    }
+    buf_add_text(line, "]}\n");
+    return os_write_all(merging->lines_fd, line->at, line->bytes, error);
+}
+
 /* Writes the answer that stands of the next request, which is the next one of each model that got
  * it. */
-static enum err add_answer(struct cascade *cascade, struct reading *readings, int fd,
-                           struct buf *line, bool *ret_has, struct error *error) {
+static enum err add_answer(struct cascade *cascade, struct reading *readings,
+                           struct merging *merging, bool *ret_has, struct error *error) {
     for (size_t stage = 0;; stage++) {
         struct reading *reading = &readings[stage];
         enum err err = reading_next(reading, ret_has, error);
@@ -126,30 +159,35 @@ static enum err add_answer(struct cascade *cascade, struct reading *readings, in
         cascade->stages[stage].unknown += reading->is_unknown;
         if (stage + 1 < cascade->run_count && !reading->is_sure) continue;
         cascade->stages[stage].answers++;
-        return write_line(fd, line, reading->result, error);
+        err = write_line(merging->results_fd, &merging->line, reading->result, error);
+        return err == OK ? write_way(merging, readings, stage, error) : err;
     }
 }
 
 static enum err write_answers(struct cascade *cascade, const struct candidate *candidates,
-                              const char *requests, const char *path, struct error *error) {
+                              const char *requests, const struct candidate *whole,
+                              struct error *error) {
     struct reading readings[CASCADE_MODELS_MAX];
-    char fresh[PATH_MAX + 8];
-    struct buf line;
+    char fresh[PATH_MAX + 8], fresh_lines[PATH_MAX + 8];
+    struct merging merging = {-1, -1, {0}};
     bool has = true;
-    int fd = -1;
     size_t opened = 0;
     enum err err = OK;
-    buf_init(&line, BUF_UNLIMITED);
-    snprintf(fresh, sizeof fresh, "%s.part", path);
+    buf_init(&merging.line, BUF_UNLIMITED);
+    snprintf(fresh, sizeof fresh, "%s.part", whole->results);
+    snprintf(fresh_lines, sizeof fresh_lines, "%s.part", whole->lines_path);
     for (; opened < cascade->run_count && err == OK; opened++)
         err = reading_open(&readings[opened], cascade, candidates, opened, requests, error);
-    if (err == OK) err = os_create(&fd, fresh, 0644, error);
-    while (err == OK && has) err = add_answer(cascade, readings, fd, &line, &has, error);
-    if (err == OK) err = os_fsync(fd, error);
-    os_close(fd);
+    if (err == OK) err = os_create(&merging.results_fd, fresh, 0644, error);
+    if (err == OK) err = os_create(&merging.lines_fd, fresh_lines, 0644, error);
+    while (err == OK && has) err = add_answer(cascade, readings, &merging, &has, error);
+    if (err == OK) err = os_fsync(merging.results_fd, error);
+    os_close(merging.results_fd);
+    os_close(merging.lines_fd);
     for (size_t i = 0; i < opened; i++) reading_close(&readings[i]);
-    buf_release(&line);
-    return err == OK ? os_rename(fresh, path, error) : err;
+    buf_release(&merging.line);
+    if (err == OK) err = os_rename(fresh_lines, whole->lines_path, error);
+    return err == OK ? os_rename(fresh, whole->results, error) : err;
 }
 
 /* The summary of all requests is the sum of what the models ran. */
@@ -164,7 +202,7 @@ static enum err write_summary(const struct cascade *cascade, const struct candid
 
 enum err cascade_merge(struct cascade *cascade, const struct candidate *candidates,
                        const char *requests, const struct candidate *whole, struct error *error) {
-    enum err err = write_answers(cascade, candidates, requests, whole->results, error);
+    enum err err = write_answers(cascade, candidates, requests, whole, error);
     return err == OK ? write_summary(cascade, candidates, whole->summary_path, error) : err;
 }
 

@@ -8,7 +8,9 @@
  * model always stands. An answer without a known confidence, and a failed line, go on to the next
  * model. Which requests a model gets follows from the results of the one before alone, so a call
  * that was killed goes on with the same ones. The answers that stand become the results of one more
- * candidate, byte for byte, and its summary is the sum of the models' summaries.
+ * candidate, byte for byte, and its summary is the sum of the models' summaries. Its file of lines
+ * says of each request which models were asked, with their confidences:
+ *   {"custom_id", "model": the one whose answer stands, "asked": [{"model", "confidence" or null}]}
  *
  * Thread: one.
  * Memory: the caller's struct; one line of each model. */
@@ -37,8 +39,8 @@ struct cascade {
  * has run, that it was unsure of. ERR_INVALID if it has other ones from an earlier call. */
 enum err cascade_pass_on(struct cascade *cascade, const struct candidate *candidates, size_t stage,
                          const char *requests, struct error *error) MUST_CHECK;
-/* Writes the results and the summary of the candidate `whole` from the stages that have run over
- * `requests`, and counts the answers of each. */
+/* Writes the results, the lines and the summary of the candidate `whole` from the stages that have
+ * run over `requests`, and counts the answers of each. */
 enum err cascade_merge(struct cascade *cascade, const struct candidate *candidates,
                        const char *requests, const struct candidate *whole,
                        struct error *error) MUST_CHECK;

@@ -7,6 +7,7 @@
 #include "json/json.h"
 
 #include <math.h>
+#include <string.h>
 
 static const char *const cost_names[] = {"watt_hours", "electricity", "rented_gpu", "managed_api"};
 
@@ -21,6 +22,12 @@ static json_t *count(uint64_t value) {
 
 static double share(uint64_t part, uint64_t whole) {
     return whole > 0 ? (double)part / (double)whole : (double)NAN;
+}
+
+/* The name of a file of the folder. */
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
 }
 
 /* --- models --- */
@@ -60,8 +67,10 @@ static json_t *context_of(const struct candidate *candidate) {
 }
 
 /* How much of all requests the best ones took. */
-static json_t *top_of(const struct evaluation *evaluation, const struct top_k *top) {
-    json_t *own = json_pack("{s:s}", "by", evaluation->by);
+static json_t *top_of(const struct evaluation *evaluation, const struct top_k *top,
+                      const struct candidate *candidate) {
+    json_t *own =
+        json_pack("{s:s,s:s}", "by", evaluation->by, "lines", name_of(candidate->lines_path));
     json_object_set_new(own, "k", count(evaluation->top_k));
     json_object_set_new(own, "requests", count(top->requests));
     json_object_set_new(own, "whole", count(top->whole));
@@ -165,7 +174,9 @@ static json_t *cascade_of(const struct evaluation *evaluation) {
     json_t *models = json_array();
     for (size_t i = 0; i < cascade->count; i++)
         json_array_append_new(models, stage_of(evaluation, &cascade->stages[i]));
-    return json_pack("{s:f,s:o}", "until", cascade->until, "models", models);
+    return json_pack("{s:f,s:s,s:o}", "until", cascade->until, "lines",
+                     name_of(evaluation->candidates[evaluation->count - 1].lines_path), "models",
+                     models);
 }
 
 /* --- the whole --- */
@@ -213,7 +224,7 @@ void evaluation_json_write(struct buf *out, const struct evaluation *evaluation)
         json_array_append_new(models, model_of(&evaluation->candidates[i]));
     for (size_t i = 0; i < evaluation->count && evaluation->top_k > 0; i++)
         json_object_set_new(json_array_get(models, i), "top_k",
-                            top_of(evaluation, &evaluation->tops[i]));
+                            top_of(evaluation, &evaluation->tops[i], &evaluation->candidates[i]));
     json_object_set_new(whole, "models", models);
     if (evaluation->cascade.count > 0)
         json_object_set_new(whole, "cascade", cascade_of(evaluation));

@@ -7,6 +7,7 @@
 #include "evaluate/requests.h"
 #include "evaluate/short_request.h"
 #include "evaluate/summed.h"
+#include "json/span.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -256,6 +257,50 @@ static enum err write_best(struct search *search, struct error *error) {
     return err == OK ? os_rename(fresh, path, error) : err;
 }
 
+/* What became of one request. */
+static void write_fate(struct buf *out, const struct one *one, struct str line, size_t rank) {
+    static const char *const fates[] = {
+        [STATE_WAITS] = "left_out", [STATE_SHORT] = "short", [STATE_WHOLE] = "whole"};
+    struct str whole, id = {NULL, 0};
+    if (json_span_read(line, &whole)) id = json_span_get(whole, "custom_id");
+    buf_clear(out);
+    buf_add_text(out, "{\"custom_id\":");
+    buf_add_str(out, id.at ? id : STR("null"));
+    buf_printf(out, ",\"computed\":\"%s\"", fates[one->state]);
+    if (isfinite(one->value))
+        buf_printf(out, ",\"value\":%.17g", one->value);
+    else
+        buf_add_text(out, ",\"value\":null");
+    if (rank > 0)
+        buf_printf(out, ",\"rank\":%zu}\n", rank);
+    else
+        buf_add_text(out, ",\"rank\":null}\n");
+}
+
+static enum err write_fates(const struct search *search, struct error *error) {
+    const char *path = search->candidate->lines_path;
+    char fresh[PATH_MAX + 8];
+    struct jsonl_file file;
+    struct str line;
+    struct buf out;
+    int fd = -1;
+    size_t *ranks = mem_new(search->count, sizeof *ranks);
+    for (size_t i = 0; i < search->top->best; i++) ranks[search->best[i] - search->all] = i + 1;
+    snprintf(fresh, sizeof fresh, "%s.part", path);
+    buf_init(&out, BUF_UNLIMITED);
+    enum err err = jsonl_file_open(&file, search->options->requests, error);
+    if (err == OK) err = os_create(&fd, fresh, 0644, error);
+    for (size_t i = 0; err == OK && i < search->count && jsonl_file_next(&file, &line); i++) {
+        write_fate(&out, &search->all[i], line, ranks[i]);
+        err = os_write_all(fd, out.at, out.bytes, error);
+    }
+    err = jsonl_file_end(&file, search->options->requests, err, error);
+    os_close(fd);
+    buf_release(&out);
+    free(ranks);
+    return err == OK ? os_rename(fresh, path, error) : err;
+}
+
 static enum err write_summary(const struct search *search, struct error *error) {
     struct summed_part parts[TOP_ROUNDS_MAX];
     for (size_t i = 0; i < search->top->rounds; i++)
@@ -279,7 +324,8 @@ static enum err end(struct search *search, struct error *error) {
     top->tokens_per_whole = search->whole_count > 0
                                 ? (double)search->whole_tokens / (double)search->whole_count
                                 : (double)NAN;
-    enum err err = write_best(search, error);
+    enum err err = write_fates(search, error);
+    if (err == OK) err = write_best(search, error);
     return err == OK ? write_summary(search, error) : err;
 }
 

@@ -20,7 +20,7 @@
  * so that a call that was killed goes on with the same rounds.
  *
  * Thread: one.
- * Memory: 48 bytes per request and one line, freed before the return. */
+ * Memory: 56 bytes per request and one line, freed before the return. */
 
 #include "evaluate/candidate.h"
 
@@ -46,9 +46,11 @@ struct top_k_options {
     const volatile bool *stop;
 };
 
-/* Finds the best and writes their result lines, the best first, and the sum of the rounds'
+/* Finds the best and writes their result lines, the best first, the sum of the rounds'
  * summaries, as the results and the summary of the candidate, whose name and arguments the caller
- * has set. ERR_INVALID if no answer has the field as a number; errors of candidate_run. */
+ * has set, and its file of lines, one per request in their order:
+ *   {"custom_id", "computed": "whole" | "short" | "left_out", "value" or null, "rank" from 1, or null}
+ * ERR_INVALID if no answer has the field as a number; errors of candidate_run. */
 enum err top_k_run(struct top_k *top, const struct top_k_options *options,
                    const struct candidate *candidate, struct error *error) MUST_CHECK;
 /* The computed share of what all requests would take, by the tokens of those that were computed

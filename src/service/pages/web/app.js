@@ -31,6 +31,13 @@ const PAGES = [
     show: later(async () => (await import("/pages/curate.js")).showCurate)
   },
   {
+    pattern: /^\/evaluation$/,
+    link: "Evaluation",
+    address: () => "/evaluation",
+    title: () => "Evaluation of models",
+    show: later(async () => (await import("/pages/evaluation.js")).showEvaluation)
+  },
+  {
     pattern: /^\/machine$/,
     link: "Machine",
     address: () => "/machine",
