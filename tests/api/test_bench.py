@@ -342,3 +342,18 @@ def test_what_is_not_there_is_told(tmp_path, servers):
     done = support.quern("bench", tmp_path / "bad.jsonl", "--base-url", servers[0].url, "-o",
                          tmp_path / "out")
     assert done.returncode == 3 and "line 1" in done.stderr
+
+
+def test_the_roofline_of_this_cpu(tmp_path):
+    done = support.quern("bench", "kernels", "--json", timeout=300)
+    if done.returncode != 0:
+        assert "portable C" in done.stderr
+        return
+    told = json.loads(done.stdout)
+    assert told["cores"] >= 1 and told["ghz"] > 0 and told["memory_gb_s"] > 0
+    assert {peak["instruction"] for peak in told["peaks"]} >= {"fma"}
+    assert all(line["gop_s"] > 0 and line["roof_gop_s"] > 0 and line["gb_s"] > 0
+               for line in told["kernel_lines"])
+    assert {line["what"].split()[0]
+            for line in told["kernel_lines"]} == {"Q4_1", "Q4_K", "Q8_0", "BF16", "attention"}
+    assert " share" in support.quern("bench", "kernels", timeout=300).stdout

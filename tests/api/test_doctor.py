@@ -41,6 +41,9 @@ def test_a_sound_installation(tmp_path):
         only = {area for area, rows in found.items() for verdict, _ in rows if verdict == "wrong"}
         assert only <= {"open files", "clock", "disk", "device"}, found  # the machine's own
         assert ("good", "the settings of quern serve are valid") in found["settings"]
+        speed = " ".join(text for _, text in found.get("speed", []))
+        assert "portable C" in str(found["processor"]) or (
+            "billion operations" in speed and "GB/s of memory" in speed and "load of" in speed)
         assert "does not exist yet" in found["state directory"][0][1] and not (tmp_path /
                                                                                "state").exists()
         text = support.quern("doctor",

@@ -4,7 +4,7 @@
  * decode step and of a prompt, and the operations on rows. Best CPU time of several tries. */
 
 #include "harness.h"
-#include "peak.h"
+#include "kernels/peak.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * memory, and a prompt of 512 rows, whose state stays in the caches. */
 
 #include "harness.h"
-#include "peak.h"
+#include "kernels/peak.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@
 #include "cpu/forward_state.h"
 #include "cpu/spread.h"
 #include "harness.h"
-#include "peak.h"
+#include "kernels/peak.h"
 
 #include <stdio.h>
 #include <stdlib.h>

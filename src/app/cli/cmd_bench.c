@@ -5,6 +5,7 @@
 #include "cli/bench_show.h"
 #include "cli/command.h"
 #include "cli/remote_options.h"
+#include "cli/roofline_show.h"
 #include "secrets/secret.h"
 
 #include <inttypes.h>
@@ -225,9 +226,15 @@ static void choose_folder(struct chosen *chosen) {
     chosen->folder = chosen->folder_usual;
 }
 
+/* `quern bench kernels`; a file of that name is ./kernels. */
+static bool is_for_kernels(const struct command_call *call) {
+    return call->operands[0] && strcmp(call->operands[0], "kernels") == 0;
+}
+
 static enum err check(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct benchmark *benchmark = &chosen->benchmark;
+    if (is_for_kernels(call)) return OK;
     enum err err = chosen->rates ? read_rates(chosen, error) : read_concurrencies(chosen, error);
     if (err == OK) err = read_servers(chosen, error);
     if (err == OK && !call->operands[0]) err = draw_sizes(chosen, error);
@@ -250,11 +257,19 @@ static enum err start_server(struct chosen *chosen, struct error *error) {
     return err;
 }
 
+static enum err run_kernels(const struct chosen *chosen, struct error *error) {
+    struct roofline roofline;
+    enum err err = roofline_measure(&roofline, error);
+    if (err == OK) roofline_show(&roofline, chosen->json);
+    return err;
+}
+
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct benchmark *benchmark = &chosen->benchmark;
     struct terminal terminal;
     enum err err = OK;
+    if (is_for_kernels(call)) return run_kernels(chosen, error);
     if (call->operands[0]) {
         err = workload_read(&benchmark->workloads[benchmark->workload_count++], call->operands[0],
                             chosen->prompts > 0 ? (size_t)chosen->prompts : 0, error);
@@ -282,11 +297,14 @@ static const struct option_table tables[] = {{rows, 0}, {remote_option_rows, AT(
 const struct command cmd_bench = {
     .name = "bench",
     .summary = "measure throughput and latency of servers, side by side",
-    .usage = "bench [LINES.jsonl] [--model M | --base-url URL] [--compare-url URL]... [options]",
+    .usage = "bench [kernels | LINES.jsonl] [--model M | --base-url URL] [--compare-url URL]... "
+             "[options]",
     .help =
         "Sends the lines of a batch file, or drawn chats, to a server of quern and to others, in\n"
         "turns, and prints throughput, time to first token, time per token and latency. Leaves\n"
-        "every request, one JSON file per run as vLLM's benchmark writes it, and a report page.\n",
+        "every request, one JSON file per run as vLLM's benchmark writes it, and a report page.\n"
+        "`quern bench kernels` measures this CPU instead: its roofline, and what the kernels reach "
+        "of it.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

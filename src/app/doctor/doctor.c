@@ -5,6 +5,7 @@
 
 void doctor_check(struct doctor *doctor) {
     doctor_check_machine(doctor);
+    doctor_check_speed(doctor);
     doctor_check_state(doctor);
     doctor_check_secrets(doctor);
     doctor_check_models(doctor);

@@ -14,6 +14,8 @@
 void doctor_check_machine(struct doctor *doctor);
 void doctor_check_state(struct doctor *doctor);
 void doctor_check_secrets(struct doctor *doctor);
+/* doctor_speed.c: what the processor reaches, and what limits it. */
+void doctor_check_speed(struct doctor *doctor);
 /* doctor_models.c: models and GPUs. */
 void doctor_check_models(struct doctor *doctor);
 void doctor_check_device(struct doctor *doctor);

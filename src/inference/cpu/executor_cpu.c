@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/executor_cpu.h"
 
+#include "base/clock.h"
 #include "base/least.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "cpu/cpu_notes.h"
 #include "cpu/forward.h"
 #include "cpu/sampler.h"
+#include "cpu/step_trials.h"
+#include "cpu/trial_step.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -15,6 +20,8 @@
 #define LOGIT_ROWS_MAX 128u
 /* Rows of an urgent step: a long prompt comes in several, between which a short one may start. */
 #define URGENT_ROWS_MAX 256u
+/* Rows of a step that the trials leave to prompts while every sequence generates. */
+#define PROMPT_ROWS_LEAST 64u
 /* Places for states that running sequences leave: at least 1/STORED_SHARE of all, but STORED_LEAST
  * are enough, and more than STORED_MOST are of no use. */
 #define STORED_SHARE 4u
@@ -287,22 +294,27 @@ static void size_lane(struct lane *lane, const struct backend_caps *caps, uint32
     lane->samples = mem_new(rows_max, sizeof *lane->samples);
 }
 
-static enum err open_lanes(struct executor_cpu *executor, struct error *error) {
+static struct forward_options forward_options_of(const struct executor_cpu *executor) {
     const struct executor_cpu_options *options = &executor->options;
+    const struct backend_caps *caps = &executor->caps;
+    return (struct forward_options){.config = options->config,
+                                    .weights = options->weights,
+                                    .kernels = options->kernels,
+                                    .pool = options->pool,
+                                    .rows_max = caps->rows_max,
+                                    .logit_rows_max = executor->lanes[LANE_PLAIN].logit_rows_max,
+                                    .layout = options->layout,
+                                    .page_count = caps->page_count,
+                                    .state_count = caps->state_places};
+}
+
+static enum err open_lanes(struct executor_cpu *executor, struct error *error) {
     const struct backend_caps *caps = &executor->caps;
     struct lane *plain = &executor->lanes[LANE_PLAIN];
     struct lane *urgent = &executor->lanes[LANE_URGENT];
     size_lane(plain, caps, caps->rows_max);
     size_lane(urgent, caps, caps->urgent_rows_max);
-    struct forward_options forward = {.config = options->config,
-                                      .weights = options->weights,
-                                      .kernels = options->kernels,
-                                      .pool = options->pool,
-                                      .rows_max = caps->rows_max,
-                                      .logit_rows_max = plain->logit_rows_max,
-                                      .layout = options->layout,
-                                      .page_count = caps->page_count,
-                                      .state_count = caps->state_places};
+    const struct forward_options forward = forward_options_of(executor);
     enum err err = forward_open(&plain->forward, &forward, error);
     if (err != OK) return err;
     return forward_open_beside(&urgent->forward, plain->forward, caps->urgent_rows_max,
@@ -334,4 +346,45 @@ enum err executor_cpu_open(struct executor *ret_executor,
     else
         close_executor(executor);
     return err;
+}
+
+/* ---- the rows of a step ---- */
+
+/* By trials; 0: they told nothing. */
+static uint32_t try_rows(const struct executor_cpu *executor, uint32_t least) {
+    const struct forward_options options = forward_options_of(executor);
+    struct trial_step *step = trial_step_open(executor->lanes[LANE_PLAIN].forward, &options);
+    if (!step) return 0;
+    const int64_t begin_ns = clock_monotonic_ns();
+    const struct step_trials trials = {.most = executor->caps.rows_max,
+                                       .least = least,
+                                       .run = trial_step_run,
+                                       .now_ns = clock_monotonic_ns,
+                                       .context = step};
+    uint32_t rows = 0;
+    const bool is_known = step_trials_choose(&trials, &rows);
+    trial_step_close(step);
+    log_info("event=step_trials rows=%u ms=%lld", is_known ? rows : 0,
+             (long long)(clock_monotonic_ns() - begin_ns) / 1000000);
+    return is_known ? rows : 0;
+}
+
+uint32_t executor_cpu_rows(const struct executor *executor,
+                           const struct executor_cpu_notes *place) {
+    const struct executor_cpu *cpu = executor->self;
+    const uint32_t most = cpu->caps.rows_max;
+    struct cpu_notes notes;
+    struct cpu_notes_key key = {.model = place->model,
+                                .model_bytes = place->model_bytes,
+                                .kernels = cpu->options.kernels->name,
+                                .threads = pool_threads(cpu->options.pool),
+                                .most = most,
+                                .least = cpu->caps.sequences_max + PROMPT_ROWS_LEAST};
+    if (!cpu_notes_open(&notes, place->dir, &key)) return most;
+    for (uint32_t rows = most; rows >= key.least; rows /= 2)
+        if (cpu_notes_say(&notes, rows)) return rows;
+    const uint32_t rows = place->may_write ? try_rows(cpu, key.least) : 0;
+    if (rows == 0) return most;
+    cpu_notes_keep(&notes, rows);
+    return rows;
 }

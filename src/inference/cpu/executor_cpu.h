@@ -37,3 +37,17 @@ struct executor_cpu_options {
 enum err executor_cpu_open(struct executor *ret_executor,
                            const struct executor_cpu_options *options,
                            struct error *error) MUST_CHECK;
+
+/* Where the trials of a model are kept (cpu/cpu_notes.h). */
+struct executor_cpu_notes {
+    const char *dir; /* NULL: nowhere */
+    bool may_write;
+    const unsigned char *model; /* (model_bytes) as in struct cpu_notes_key */
+    size_t model_bytes;
+};
+
+/* The most rows of a step that this machine computes fastest, at most those of the executor: the
+ * number in the notes, or by trials of half a second at most, which leave notes. Without a place
+ * for notes, and for a toy, those of the executor. Called once the weights are filled, before the
+ * first step. No result of a row follows from it. */
+uint32_t executor_cpu_rows(const struct executor *executor, const struct executor_cpu_notes *place);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
+#include "base/least.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -275,14 +276,28 @@ static enum err open_on_processor(struct model *model, const struct model_option
     return err;
 }
 
-/* Fills the weights. Then, unless the caller wants a number of rows, a device tells how many rows
- * of a step are enough. */
+/* The rows of a step that the CPU computes fastest. */
+static void limit_rows(struct model *model, const struct tiled_cache_options *cache) {
+    struct backend_caps *caps = &model->backend.caps;
+    const struct executor_cpu_notes notes = {.dir = cache->dir,
+                                             .may_write = cache->bytes_max > 0,
+                                             .model = cache->stamp.bytes,
+                                             .model_bytes = sizeof cache->stamp.bytes};
+    caps->rows_max = executor_cpu_rows(&model->executor, &notes);
+    caps->urgent_rows_max = least_u32(caps->urgent_rows_max, caps->rows_max);
+}
+
+/* Fills the weights. Then, unless the caller wants a number of rows, the executor tells how many
+ * rows of a step are enough. */
 static enum err fill_weights(struct model *model, const struct model_options *options,
-                             struct error *error) {
+                             const struct tiled_cache_options *cache, struct error *error) {
     struct backend_caps *caps = &model->backend.caps;
     enum err err = weights_fill(model->weights, error);
-    if (err != OK || !options->device || options->rows_max > 0 || model->is_for_texts) return err;
-    return gpu_store_rows(model->gpu_store, caps->rows_max, &caps->rows_max, error);
+    if (err != OK || options->rows_max > 0 || !model_generates(model)) return err;
+    if (options->device)
+        return gpu_store_rows(model->gpu_store, caps->rows_max, &caps->rows_max, error);
+    if (!options->reference) limit_rows(model, cache);
+    return OK;
 }
 
 static enum err open_all(struct model *model, const char *path, const struct model_options *options,
@@ -300,7 +315,7 @@ static enum err open_all(struct model *model, const char *path, const struct mod
         kv_layout_of(&model->config, or_default(options->context_max, model->config.context_max));
     if (err == OK) err = pool_open(&model->pool, options->threads, error);
     if (err == OK) err = open_on_processor(model, options, &cache, error);
-    return err == OK ? fill_weights(model, options, error) : err;
+    return err == OK ? fill_weights(model, options, &cache, error) : err;
 }
 
 enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,

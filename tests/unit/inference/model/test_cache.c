@@ -6,6 +6,8 @@
 #include "../checkpoint/gguf_builder.h"
 #include "../cpu/tiled_folder.h"
 #include "base/os.h"
+#include "cpu/cpu_notes.h"
+#include "cpu/tiled_cache.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 
@@ -160,12 +162,80 @@ static void what_is_over_the_limit_is_not_kept(void **state) {
     drop_scene(&scene);
 }
 
+/* The rows of a step of a model that was opened with `threads` threads. */
+static uint32_t rows_of(const struct scene *scene, uint32_t threads, uint32_t rows_max) {
+    struct model *model;
+    struct error error = {0};
+    const struct model_options options = {.threads = threads,
+                                          .rows_max = rows_max,
+                                          .sequences_max = 16,
+                                          .packed_dir = scene->packed,
+                                          .packed_bytes_max = UINT64_MAX};
+    if (model_open(&model, scene->model, &options, &error) != OK) fail_msg("%s", error.text);
+    const struct backend_caps caps = model_backend(model)->caps;
+    assert_true(caps.urgent_rows_max <= caps.rows_max);
+    model_close(model);
+    return caps.rows_max;
+}
+
+static void notes_of_trials_hold_for_their_model_and_threads(void **state) {
+    (void)state;
+    struct scene scene;
+    struct tiled_key stamp;
+    struct cpu_notes notes;
+    struct error error = {0};
+    make_scene(&scene);
+    assert_int_equal(tiled_cache_stamp(scene.model, &stamp, &error), OK);
+    const struct cpu_notes_key key = {.model = stamp.bytes,
+                                      .model_bytes = sizeof stamp.bytes,
+                                      .kernels = kernels_choose(NULL)->name,
+                                      .threads = 2,
+                                      .most = 512,
+                                      .least = 16 + 64};
+    assert_true(cpu_notes_open(&notes, scene.packed, &key));
+    assert_int_equal(rows_of(&scene, 2, 0), 512);
+    assert_false(cpu_notes_say(&notes, 512)); /* a toy is not tried */
+    cpu_notes_keep(&notes, 128);
+    assert_true(cpu_notes_say(&notes, 128) && !cpu_notes_say(&notes, 256));
+    assert_int_equal(rows_of(&scene, 2, 0), 128);
+    assert_int_equal(rows_of(&scene, 1, 0), 512);
+    assert_int_equal(rows_of(&scene, 2, 300), 300);
+    make_model(scene.model, TENSOR_Q5_K);
+    assert_int_equal(rows_of(&scene, 2, 0), 512);
+    drop_scene(&scene);
+}
+
+static void notes_that_are_no_such_text_are_as_good_as_none(void **state) {
+    (void)state;
+    static const char *const texts[] = {"", "quern: rows of a step by trials\n", "x"};
+    struct scene scene;
+    struct cpu_notes notes;
+    struct error error = {0};
+    make_scene(&scene);
+    const struct cpu_notes_key key = {
+        .model = (const unsigned char *)"m", .model_bytes = 1, .kernels = "k", .most = 512};
+    assert_false(cpu_notes_open(&notes, NULL, &key));
+    assert_true(cpu_notes_open(&notes, scene.packed, &key));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        int fd;
+        assert_int_equal(os_create(&fd, notes.path, 0600, &error), OK);
+        assert_int_equal(os_write_all(fd, texts[i], strlen(texts[i]), &error), OK);
+        os_close(fd);
+        assert_false(cpu_notes_say(&notes, 0) || cpu_notes_say(&notes, 512));
+    }
+    cpu_notes_keep(&notes, 256);
+    assert_true(cpu_notes_say(&notes, 256));
+    drop_scene(&scene);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_load_maps_what_the_first_one_left),
         cmocka_unit_test(a_model_that_was_written_anew_is_tiled_anew),
         cmocka_unit_test(a_damaged_file_is_not_used_and_made_anew),
         cmocka_unit_test(what_is_over_the_limit_is_not_kept),
+        cmocka_unit_test(notes_of_trials_hold_for_their_model_and_threads),
+        cmocka_unit_test(notes_that_are_no_such_text_are_as_good_as_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

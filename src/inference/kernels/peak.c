@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "peak.h"
-
-#include "harness.h"
+#include "kernels/peak.h"
 
 #include <immintrin.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define CHAINS 12 /* more than latency times throughput of any of them */
 #define ROUNDS 100000
@@ -41,6 +40,12 @@ PEAK_LOOP(fma_256, "avx2,fma", __m256, _mm256_set1_ps(0.5f), _mm256_fmadd_ps(x, 
 PEAK_LOOP(maddubs_256, "avx2", __m256i, _mm256_setzero_si256(),
           _mm256_add_epi16(_mm256_maddubs_epi16(x, x), x))
 
+static int64_t spent_ns(void) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return 0;
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 static double time_loop(void (*loop)(void), double operations) {
     int64_t best_ns = INT64_MAX;
     for (int i = 0; i < TRIES; i++) {
@@ -49,7 +54,7 @@ static double time_loop(void (*loop)(void), double operations) {
         int64_t this_ns = spent_ns() - begin_ns;
         if (this_ns < best_ns) best_ns = this_ns;
     }
-    return operations * ROUNDS * CHAINS / (double)best_ns;
+    return operations * ROUNDS * CHAINS / (double)(best_ns > 0 ? best_ns : 1);
 }
 
 struct peak peak_of(const struct kernels *kernels, enum matrix_layout layout) {
@@ -64,6 +69,16 @@ struct peak peak_of(const struct kernels *kernels, enum matrix_layout layout) {
     return (struct peak){"nothing", 0};
 }
 
+static void add_in_turn(void) {
+    uint64_t sum = 0;
+    for (int i = 0; i < ROUNDS * CHAINS / 16; i++)
+        UNROLL for (int k = 0; k < 16; k++) __asm__ volatile("add $1, %0" : "+r"(sum));
+}
+
+double peak_frequency_ghz(void) {
+    return time_loop(add_in_turn, 1);
+}
+
 __attribute__((target("avx2"))) static void read_all(const unsigned char *at, size_t bytes) {
     __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
                        _mm256_setzero_si256()};
@@ -74,7 +89,9 @@ __attribute__((target("avx2"))) static void read_all(const unsigned char *at, si
 }
 
 double peak_read_gb_s(size_t bytes) {
-    unsigned char *memory = make_bytes(bytes);
+    if (!__builtin_cpu_supports("avx2")) return 0;
+    unsigned char *memory = kernels_memory(bytes);
+    if (!memory) return 0;
     memset(memory, 1, bytes);
     size_t repeats = bytes < (1u << 24) ? (1u << 25) / bytes : 1;
     int64_t best_ns = INT64_MAX;
@@ -85,7 +102,7 @@ double peak_read_gb_s(size_t bytes) {
         if (this_ns < best_ns) best_ns = this_ns;
     }
     free(memory);
-    return (double)bytes * (double)repeats / (double)best_ns;
+    return (double)bytes * (double)repeats / (double)(best_ns > 0 ? best_ns : 1);
 }
 
 __attribute__((target("avx2"))) static void update_all(float *at, size_t count) {
@@ -95,7 +112,9 @@ __attribute__((target("avx2"))) static void update_all(float *at, size_t count) 
 }
 
 double peak_update_gb_s(size_t bytes) {
+    if (!__builtin_cpu_supports("avx2")) return 0;
     float *memory = kernels_memory(bytes);
+    if (!memory) return 0;
     memset(memory, 0, bytes);
     int64_t best_ns = INT64_MAX;
     for (int i = 0; i < TRIES; i++) {
@@ -105,5 +124,5 @@ double peak_update_gb_s(size_t bytes) {
         if (this_ns < best_ns) best_ns = this_ns;
     }
     free(memory);
-    return 2 * (double)bytes / (double)best_ns;
+    return 2 * (double)bytes / (double)(best_ns > 0 ? best_ns : 1);
 }
