@@ -103,15 +103,16 @@ static void bench_matrices(const struct kernels *kernels) {
         uint32_t cols;
         const size_t *counts;
     } shapes[] = {
-        {TENSOR_Q4_1, 960, 576, decode_counts},  {TENSOR_Q4_1, 576, 576, other_counts},
-        {TENSOR_Q4_1, 3072, 576, decode_counts}, {TENSOR_Q4_1, 576, 1536, decode_counts},
-        {TENSOR_Q4_1, 49152, 576, head_counts},  {TENSOR_Q8_0, 49152, 576, head_counts},
-        {TENSOR_Q8_0, 3072, 576, other_counts},  {TENSOR_Q4_0, 3072, 576, other_counts},
-        {TENSOR_Q4_K, 2048, 2048, other_counts}, {TENSOR_Q6_K, 2048, 2048, other_counts},
-        {TENSOR_Q2_K, 2048, 2048, low_counts},   {TENSOR_Q3_K, 2048, 2048, low_counts},
-        {TENSOR_Q4_0, 2048, 2048, low_counts},   {TENSOR_IQ4_NL, 2048, 2048, low_counts},
-        {TENSOR_IQ4_XS, 2048, 2048, low_counts}, {TENSOR_MXFP4, 2048, 2048, low_counts},
-        {TENSOR_BF16, 2048, 2048, other_counts}, {TENSOR_F16, 384, 1536, other_counts},
+        {TENSOR_Q4_1, 960, 576, decode_counts},    {TENSOR_Q4_1, 576, 576, other_counts},
+        {TENSOR_Q4_1, 3072, 576, decode_counts},   {TENSOR_Q4_1, 576, 1536, decode_counts},
+        {TENSOR_Q4_1, 16384, 4096, decode_counts}, /* 50 MB: read from memory */
+        {TENSOR_Q4_1, 49152, 576, head_counts},    {TENSOR_Q8_0, 49152, 576, head_counts},
+        {TENSOR_Q8_0, 3072, 576, other_counts},    {TENSOR_Q4_0, 3072, 576, other_counts},
+        {TENSOR_Q4_K, 2048, 2048, other_counts},   {TENSOR_Q6_K, 2048, 2048, other_counts},
+        {TENSOR_Q2_K, 2048, 2048, low_counts},     {TENSOR_Q3_K, 2048, 2048, low_counts},
+        {TENSOR_Q4_0, 2048, 2048, low_counts},     {TENSOR_IQ4_NL, 2048, 2048, low_counts},
+        {TENSOR_IQ4_XS, 2048, 2048, low_counts},   {TENSOR_MXFP4, 2048, 2048, low_counts},
+        {TENSOR_BF16, 2048, 2048, other_counts},   {TENSOR_F16, 384, 1536, other_counts},
         {TENSOR_F32, 384, 1536, other_counts},
     };
     for (size_t i = 0; i < COUNT_OF(shapes); i++)

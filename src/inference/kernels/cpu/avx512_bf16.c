@@ -24,6 +24,8 @@ ALWAYS_INLINE void pair_tile(const struct place *place, const int rows,
         sums[r][0] = sums[r][1] = _mm512_setzero_ps();
     }
     for (size_t k = 0; k < matrix->cols; k += 2 * pairs_at_once, weights += 128) {
+        fetch_weights(weights, place->ahead[0], 64, rows);
+        fetch_weights(weights + 64, place->ahead[1], 64, rows);
         __m512bh first = as_bf16(load_512(weights));
         __m512bh second = as_bf16(load_512(weights + 64));
         UNROLL for (int r = 0; r < rows; r++) {

@@ -96,8 +96,11 @@ ALWAYS_INLINE void bytes_tile(const struct place *place, const int rows,
                                               place->tile->zero_shift);
             UNROLL for (int c = 0; c < 2; c++) dots[r][c] = _mm512_add_epi32(dots[r][c], zeros);
         }
-        UNROLL for (uint32_t k = 0; k < group; k += 4, weights += quad_bytes)
+        UNROLL for (uint32_t k = 0; k < group; k += 4, weights += quad_bytes) {
+            fetch_weights(weights, place->ahead[k >= group / 2], (int)quad_bytes, rows);
             dot_quad(weights, kind, steps, a, g * group + k, rows, dots);
+        }
+        fetch_weights(weights, place->ahead[1], has_minimum ? 256 : 128, rows);
         __m512 scales[2] = {load_f32(weights), load_f32(weights + 64)};
         weights += 128;
         UNROLL for (int r = 0; r < rows; r++) {
@@ -137,6 +140,8 @@ ALWAYS_INLINE void float_tile(const struct place *place, const int rows,
         sums[r][0] = sums[r][1] = _mm512_setzero_ps();
     }
     for (size_t k = 0; k < matrix->cols; k++) {
+        if (layout != MATRIX_F32)
+            fetch_weights(place->weights + k * 64, place->ahead[k % 2], 64, rows);
         __m512 first = load_weights(place->weights, 2 * k, layout);
         __m512 second = load_weights(place->weights, 2 * k + 1, layout);
         UNROLL for (int r = 0; r < rows; r++) {

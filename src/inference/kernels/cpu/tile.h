@@ -11,6 +11,9 @@
 #include "kernels/matrix.h"
 
 #include <assert.h>
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 /* How a tile of a BYTES matrix stores its weights. */
@@ -27,6 +30,9 @@ struct place {
     const unsigned char *weights;
     const unsigned char *activations; /* activations of its first row */
     size_t row;
+    /* How far behind the weights in use lie those to fetch, for the first and the second half of a
+     * group; 0: none are fetched. */
+    ptrdiff_t ahead[2];
 };
 
 typedef void (*tile_fn)(const struct place *place);
@@ -55,10 +61,31 @@ typedef void (*tile_fn)(const struct place *place);
  * Current server CPUs with these instructions have 1 MiB or more. */
 #define CACHED_BYTES ((size_t)512 << 10)
 
-/* Computes rows row_begin..row_end-1 of one tile, cut into register tiles of nearly equal
- * heights. */
+/* How far ahead of the only register tile of a tile weights are fetched: some rows take longer than
+ * the processor itself reads ahead. */
+#define AHEAD_BYTES 4096
+
+/* Asks for the weights `ahead` bytes behind those in use, into L2. One row is as fast as memory
+ * without it. */
+ALWAYS_INLINE void fetch_weights(const unsigned char *weights, ptrdiff_t ahead, const int bytes,
+                                 const int rows) {
+    UNROLL for (int i = 0; i < bytes && rows > 1; i += 64)
+        _mm_prefetch((const char *)weights + ahead + i, _MM_HINT_T1);
+}
+
+/* A processor reads memory ahead only while it streams, and it does not stream while the later rows
+ * of a tile go over weights that are in L1. So the last two register tiles of a tile fetch half of
+ * the next one each. `left`: register tiles after this one, of `cuts` */
+ALWAYS_INLINE void choose_ahead(struct place *place, ptrdiff_t next, size_t cuts, size_t left) {
+    place->ahead[0] = cuts == 1 ? AHEAD_BYTES : left == 1 ? next : 0;
+    place->ahead[1] = cuts == 1 ? AHEAD_BYTES : left == 0 ? next : 0;
+}
+
+/* Computes rows row_begin..row_end-1 of one tile, cut into register tiles of nearly equal heights.
+ * `next` is the tile after it. */
 ALWAYS_INLINE void run_tile(const struct matmul *call, const struct matrix_tile *tile,
-                            const tile_fn *heights, size_t row_begin, size_t row_end) {
+                            const struct matrix_tile *next, const tile_fn *heights,
+                            size_t row_begin, size_t row_end) {
     size_t row_bytes = call->matrix->activation_bytes;
     const unsigned char *activations = call->activations;
     struct place place = {.call = call,
@@ -66,9 +93,11 @@ ALWAYS_INLINE void run_tile(const struct matmul *call, const struct matrix_tile 
                           .weights = call->matrix->memory + tile->offset,
                           .activations = activations + row_begin * row_bytes,
                           .row = row_begin};
-    size_t cuts = (row_end - row_begin + TILE_ROWS - 1) / TILE_ROWS;
-    for (; cuts > 0; cuts--) {
-        size_t height = (row_end - place.row + cuts - 1) / cuts;
+    const ptrdiff_t distance = (ptrdiff_t)next->offset - (ptrdiff_t)tile->offset;
+    const size_t cuts = (row_end - row_begin + TILE_ROWS - 1) / TILE_ROWS;
+    for (size_t left = cuts; left-- > 0;) {
+        size_t height = (row_end - place.row + left) / (left + 1);
+        choose_ahead(&place, distance, cuts, left);
         heights[height - 1](&place);
         place.row += height;
         place.activations += height * row_bytes;
@@ -90,8 +119,8 @@ ALWAYS_INLINE void run_tiles(const struct matmul *call, uint32_t tile_begin, uin
     for (; blocks > 0; blocks--) {
         size_t rows = (call->rows - row + blocks - 1) / blocks;
         for (uint32_t t = tile_begin; t < tile_end; t++)
-            run_tile(call, &matrix->tiles[t], heights_of(matrix, &matrix->tiles[t]), row,
-                     row + rows);
+            run_tile(call, &matrix->tiles[t], &matrix->tiles[t + 1 < tile_end ? t + 1 : t],
+                     heights_of(matrix, &matrix->tiles[t]), row, row + rows);
         row += rows;
     }
 }
