@@ -127,6 +127,21 @@ def test_the_compose_file_joins_a_queue_a_server_and_nodes():
     assert "ports" not in queue, "the queue has no password"
 
 
+def test_the_compose_file_joins_a_label_studio_and_the_button_for_it():
+    both = yaml.safe_load((PACKAGING / "container/compose.label-studio.yaml").read_text())
+    base = yaml.safe_load((PACKAGING / "container/compose.yaml").read_text())
+    server, studio = both["services"]["quern"], both["services"]["label-studio"]
+    check_variables(server["environment"], "serve")
+    assert server["environment"]["QUERN_LABEL_STUDIO_URL"] == "http://label-studio:8080"
+    secret = server["environment"]["QUERN_LABEL_STUDIO_TOKEN_FILE"].removeprefix("/run/secrets/")
+    assert secret in server["secrets"] and secret in both["secrets"]
+    assert set(base["services"]["quern"]["secrets"]) <= set(server["secrets"])
+    assert studio["environment"]["LABEL_STUDIO_ENABLE_LEGACY_API_TOKEN"] == "true"
+    [port] = studio["ports"]
+    assert port.startswith("127.0.0.1:") and port.endswith(":8080")
+    assert studio["volumes"][0].split(":")[0] in both["volumes"]
+
+
 def test_the_unit_of_nodes_differs_from_the_servers_in_what_a_node_needs_less():
     def rows(name):
         text = (PACKAGING / "systemd" / name).read_text()

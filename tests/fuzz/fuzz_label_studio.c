@@ -66,7 +66,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         if (json_read(&values[i], line, &error) != OK) values[i] = NULL;
         rest = str_skip(rest, line.bytes + 1);
     }
-    form_add_schema(&form, values[0]);
+    json_t *lengths = json_object();
+    form_add_lengths(lengths, values[1]);
+    form_add_schema(&form, values[0], lengths);
+    json_decref(lengths);
     form_add_values(&form, values[1]);
     check_config(&form);
     check_file(&form);

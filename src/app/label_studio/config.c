@@ -38,7 +38,7 @@ static void add_options(struct buf *out, const struct control *control) {
     size_t index;
     bool is_many = json_array_size(control->options) > RADIO_OPTIONS_MAX;
     buf_printf(out, " choice=\"%s\"%s>\n",
-               control->kind == CONTROL_CHOICES ? "multiple" : "single-radio",
+               control->kind == CONTROL_CHOICE ? "single-radio" : "multiple",
                is_many ? " layout=\"select\"" : " showInline=\"true\"");
     json_array_foreach(control->options, index, option) {
         char *text = control_option_text(option);
@@ -58,7 +58,8 @@ static void add_control(struct buf *out, const struct control *control) {
     buf_add_text(out, " toName=\"" FORM_TEXT "\"");
     switch (control->kind) {
     case CONTROL_CHOICE:
-    case CONTROL_CHOICES: add_options(out, control); return;
+    case CONTROL_CHOICES:
+    case CONTROL_REMOVE: add_options(out, control); return;
     case CONTROL_NUMBER:
         if (control->has_min) buf_printf(out, " min=\"%.15g\"", control->min);
         if (control->has_max) buf_printf(out, " max=\"%.15g\"", control->max);

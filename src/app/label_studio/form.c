@@ -19,6 +19,7 @@ static const struct {
     [CONTROL_CHOICE] = {"Choices", "choices"}, [CONTROL_CHOICES] = {"Choices", "choices"},
     [CONTROL_NUMBER] = {"Number", "number"},   [CONTROL_RATING] = {"Rating", "rating"},
     [CONTROL_TEXT] = {"TextArea", "textarea"}, [CONTROL_TEXTS] = {"TextArea", "textarea"},
+    [CONTROL_REMOVE] = {"Choices", "choices"},
 };
 
 const char *control_tag(const struct control *control) {
@@ -189,22 +190,65 @@ static struct control number_of(const json_t *schema, bool is_integer) {
     return control;
 }
 
-static void add_array(struct form *form, const json_t *root, struct str field,
-                      const json_t *schema) {
+/* What a walk over a schema carries. */
+struct schema_walk {
+    struct form *form;
+    const json_t *root, *lengths;
+    struct buf name;
+    bool is_in_array;
+};
+
+static void add_properties(struct schema_walk *walk, const json_t *schema, int depth);
+
+/* The choice that removes an object; its name is that of the object. */
+static void add_remove(struct form *form, struct str field) {
+    json_t *options = json_array();
+    json_array_append_new(options, json_string(FORM_REMOVE));
+    add(form, field, (struct control){.kind = CONTROL_REMOVE, .options = options});
+}
+
+/* The controls of each object of an array. */
+static void add_objects(struct schema_walk *walk, const json_t *schema, const json_t *items,
+                        int depth) {
+    struct str field = buf_str(&walk->name);
+    size_t bytes = walk->name.bytes;
+    const json_t *most = json_member(schema, "maxItems");
+    json_int_t count =
+        json_integer_value(json_object_getn(walk->lengths, field.at, field.bytes)) + 1;
+    if (json_is_integer(most) && count > json_integer_value(most)) count = json_integer_value(most);
+    if (count > FORM_ELEMENTS_MAX) count = FORM_ELEMENTS_MAX;
+    walk->is_in_array = true;
+    for (json_int_t i = 0; i < count; i++) {
+        buf_printf(&walk->name, ".%d", (int)i);
+        if (!walk->name.overflowed) {
+            size_t before = walk->form->count;
+            add_properties(walk, items, depth + 1);
+            if (walk->form->count > before) add_remove(walk->form, buf_str(&walk->name));
+        }
+        buf_truncate(&walk->name, bytes);
+        walk->name.overflowed = false;
+    }
+    walk->is_in_array = false;
+}
+
+static void add_array(struct schema_walk *walk, const json_t *schema, int depth) {
+    struct form *form = walk->form;
+    struct str field = buf_str(&walk->name);
+    const json_t *root = walk->root;
     const json_t *items = resolve(root, json_member(schema, "items"));
     json_t *options = items ? read_options(items) : NULL;
     if (options)
         add(form, field, (struct control){.kind = CONTROL_CHOICES, .options = options});
     else if (items && str_is(read_type(items), "string"))
         add(form, field, (struct control){.kind = CONTROL_TEXTS});
+    else if (items && str_is(read_type(items), "object") && !walk->is_in_array)
+        add_objects(walk, schema, items, depth);
 }
 
-static void add_properties(struct form *form, const json_t *root, struct buf *name,
-                           const json_t *schema, int depth);
-
-static void add_field(struct form *form, const json_t *root, struct buf *name, const json_t *given,
-                      int depth) {
-    const json_t *schema = resolve(root, given);
+static void add_field(struct schema_walk *walk, const json_t *given, int depth) {
+    struct form *form = walk->form;
+    struct buf *name = &walk->name;
+    const json_t *schema = resolve(walk->root, given);
     struct str type = schema ? read_type(schema) : STR("");
     json_t *options = schema ? read_options(schema) : NULL;
     struct str field = buf_str(name);
@@ -218,13 +262,13 @@ static void add_field(struct form *form, const json_t *root, struct buf *name, c
     else if (str_is(type, "string"))
         add(form, field, (struct control){.kind = CONTROL_TEXT});
     else if (str_is(type, "array"))
-        add_array(form, root, field, schema);
+        add_array(walk, schema, depth);
     else if (str_is(type, "object"))
-        add_properties(form, root, name, schema, depth + 1);
+        add_properties(walk, schema, depth + 1);
 }
 
-static void add_properties(struct form *form, const json_t *root, struct buf *name,
-                           const json_t *schema, int depth) {
+static void add_properties(struct schema_walk *walk, const json_t *schema, int depth) {
+    struct buf *name = &walk->name;
     size_t bytes = name->bytes, key_bytes;
     const char *key;
     json_t *property;
@@ -232,17 +276,53 @@ static void add_properties(struct form *form, const json_t *root, struct buf *na
     json_object_keylen_foreach(json_member(schema, "properties"), key, key_bytes, property) {
         if (bytes > 0) buf_add_byte(name, '.');
         buf_add(name, key, key_bytes);
-        if (!name->overflowed) add_field(form, root, name, property, depth);
+        if (!name->overflowed) add_field(walk, property, depth);
         buf_truncate(name, bytes);
         name->overflowed = false;
     }
 }
 
-void form_add_schema(struct form *form, const json_t *schema) {
+void form_add_schema(struct form *form, const json_t *schema, const json_t *lengths) {
     const json_t *object = resolve(schema, schema);
+    struct schema_walk walk = {.form = form, .root = schema, .lengths = lengths};
+    buf_init(&walk.name, FIELD_BYTES_MAX);
+    if (object) add_properties(&walk, object, 0);
+    buf_release(&walk.name);
+}
+
+bool form_has_arrays(const json_t *schema) {
+    struct form form = {0};
+    bool has = false;
+    form_add_schema(&form, schema, NULL);
+    for (size_t i = 0; i < form.count; i++) has |= form.at[i].kind == CONTROL_REMOVE;
+    form_release(&form);
+    return has;
+}
+
+static void take_lengths(json_t *lengths, struct buf *name, const json_t *object, int depth) {
+    size_t bytes = name->bytes, key_bytes;
+    const char *key;
+    json_t *value;
+    if (depth > DEPTH_MAX) return;
+    json_object_keylen_foreach((json_t *)(uintptr_t)object, key, key_bytes, value) {
+        if (bytes > 0) buf_add_byte(name, '.');
+        buf_add(name, key, key_bytes);
+        struct str field = buf_str(name);
+        json_int_t count = (json_int_t)json_array_size(value);
+        if (!name->overflowed && json_is_object(json_array_get(value, 0)) &&
+            count > json_integer_value(json_object_getn(lengths, field.at, field.bytes)))
+            json_object_setn_new(lengths, field.at, field.bytes, json_integer(count));
+        if (!name->overflowed && json_is_object(value))
+            take_lengths(lengths, name, value, depth + 1);
+        buf_truncate(name, bytes);
+        name->overflowed = false;
+    }
+}
+
+void form_add_lengths(json_t *lengths, const json_t *object) {
     struct buf name;
     buf_init(&name, FIELD_BYTES_MAX);
-    if (object) add_properties(form, schema, &name, object, 0);
+    take_lengths(lengths, &name, object, 0);
     buf_release(&name);
 }
 
@@ -271,6 +351,25 @@ static void add_value(struct form *form, struct str field, const json_t *value) 
     add(form, field, control);
 }
 
+static void add_members(struct form *form, struct buf *name, const json_t *object, int depth);
+
+/* The objects of an array; `name` is the array's. */
+static void add_elements(struct form *form, struct buf *name, const json_t *array, int depth) {
+    size_t bytes = name->bytes, index;
+    const json_t *element;
+    json_array_foreach(array, index, element) {
+        if (index == FORM_ELEMENTS_MAX) break;
+        buf_printf(name, ".%zu", index);
+        if (!name->overflowed && json_is_object(element)) {
+            size_t before = form->count;
+            add_members(form, name, element, depth + 1);
+            if (form->count > before) add_remove(form, buf_str(name));
+        }
+        buf_truncate(name, bytes);
+        name->overflowed = false;
+    }
+}
+
 static void add_members(struct form *form, struct buf *name, const json_t *object, int depth) {
     size_t bytes = name->bytes, key_bytes;
     const char *key;
@@ -281,6 +380,8 @@ static void add_members(struct form *form, struct buf *name, const json_t *objec
         buf_add(name, key, key_bytes);
         if (!name->overflowed && json_is_object(value))
             add_members(form, name, value, depth + 1);
+        else if (!name->overflowed && json_is_object(json_array_get(value, 0)))
+            add_elements(form, name, value, depth + 1);
         else if (!name->overflowed && name->bytes > 0 && !has_field(form, buf_str(name)))
             add_value(form, buf_str(name), value);
         buf_truncate(name, bytes);

@@ -4,8 +4,10 @@
 /* form: the fields of an answer as the controls of a Label Studio project.
  *
  * A form comes from the JSON schema that the requests ask for, or, without one, from the values of
- * the answers. A field of an object inside an object is "outer.inner". An array of objects,
- * or an object of any fields, has no control; the whole answer is shown.
+ * the answers. A field of an object inside an object is "outer.inner", one of the third object of an
+ * array "outer.2.inner". Such an array has controls for as many objects as the longest one of the
+ * answers has, and for one more, at most FORM_ELEMENTS_MAX and its maxItems. An array of objects in
+ * another one, or an object of any fields, has no control; the whole answer is shown.
  *
  *     schema                            control
  *     enum, const, boolean              Choices, one of them
@@ -14,6 +16,7 @@
  *     other numbers                     Number
  *     string                            TextArea of one text
  *     array of strings                  TextArea of several texts
+ *     each object of an array           its fields, and Choices to remove it
  *
  * Thread: any.
  * Memory: form_release frees the fields and options.
@@ -27,6 +30,8 @@
 #define FORM_NAME_BYTES 72
 #define FORM_CONTROLS_MAX 200
 #define FORM_OPTIONS_MAX 500
+#define FORM_ELEMENTS_MAX 10
+#define FORM_REMOVE "remove this entry" /* the option of CONTROL_REMOVE */
 /* Names that no field has: the two texts that are shown, and the two controls of every project. */
 #define FORM_TEXT "quern_text"
 #define FORM_ANSWER "quern_answer"
@@ -40,6 +45,7 @@ enum control_kind {
     CONTROL_RATING,
     CONTROL_TEXT,
     CONTROL_TEXTS,
+    CONTROL_REMOVE, /* takes an object out of its array */
     CONTROL_KINDS
 };
 
@@ -60,8 +66,13 @@ struct form {
 
 /* The schema that the body of a request asks for; borrowed. NULL: none. */
 const json_t *form_find_schema(const json_t *body);
-/* Adds the fields of an object's schema. */
-void form_add_schema(struct form *form, const json_t *schema);
+/* Adds the fields of an object's schema. `lengths` ({field: most objects}, NULL: none) says how long
+ * arrays of objects are. */
+void form_add_schema(struct form *form, const json_t *schema, const json_t *lengths);
+/* Whether a schema has an array of objects, whose length the answers tell. */
+bool form_has_arrays(const json_t *schema);
+/* Takes the lengths of the arrays of objects in an answer. */
+void form_add_lengths(json_t *lengths, const json_t *object);
 /* Adds fields that the form does not have, by an answer (reply.h). */
 void form_add_values(struct form *form, const json_t *object);
 void form_release(struct form *form);

@@ -103,9 +103,24 @@ static json_t *read_value(const struct control *control, const json_t *value) {
         if (json_is_array(text)) text = json_array_get(text, 0);
         return json_is_string(text) ? json_incref((json_t *)(uintptr_t)text) : NULL;
     case CONTROL_TEXTS: return json_is_array(text) ? json_deep_copy(text) : NULL;
+    case CONTROL_REMOVE:
     case CONTROL_KINDS: break;
     }
     return NULL;
+}
+
+/* Takes objects out of their arrays, once all other values are there: they go by place. */
+static void remove_objects(const struct form *form, const json_t *results, const json_t *answer,
+                           json_t *fields) {
+    const json_t *result;
+    size_t index;
+    json_array_foreach(results, index, result) {
+        const struct control *control = form_find(form, json_member_str(result, "from_name"));
+        const json_t *choices = json_member(json_member(result, "value"), "choices");
+        if (control && control->kind == CONTROL_REMOVE && json_array_size(choices) > 0)
+            reply_remove(fields, answer, control->field);
+    }
+    reply_close(fields);
 }
 
 /* Puts the values that differ from the answer's into `fields`. */
@@ -120,6 +135,7 @@ static void read_fields(const struct form *form, const json_t *results, const js
             reply_correct(fields, answer, control->field, value);
         json_decref(value);
     }
+    remove_objects(form, results, answer, fields);
 }
 
 /* The value of a result of one of the controls that each project has; borrowed. */

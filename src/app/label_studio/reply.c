@@ -10,6 +10,10 @@
 
 #define GOOD_STATUS 200
 #define PREDICATE_IS_TRUE 0.5
+#define ELEMENTS_MAX 1000 /* an index above is none */
+#define REMOVED                                                                                    \
+    "\x01"                                                                                         \
+    "removed" /* the one member of an object that was taken out of its array */
 
 static json_t *object_of(struct str text) {
     json_t *value = NULL;
@@ -119,13 +123,27 @@ void reply_write(struct buf *out, const struct reply *reply) {
     free(json);
 }
 
-/* The object whose name is `field` up to one of its dots; *ret_bytes is the length of that name. */
+/* --- fields by their names --- */
+
+/* The index at the beginning of a name, up to its dot or its end; SIZE_MAX: there is none. */
+static size_t index_in(const char *name, size_t *ret_bytes) {
+    size_t index = 0, bytes = strspn(name, "0123456789");
+    if (bytes == 0 || bytes > 3 || (name[bytes] != '.' && name[bytes] != '\0')) return SIZE_MAX;
+    for (size_t i = 0; i < bytes; i++) index = 10 * index + (size_t)(name[i] - '0');
+    *ret_bytes = bytes;
+    return index < ELEMENTS_MAX ? index : SIZE_MAX;
+}
+
+/* The member whose name is `field` up to one of its dots, an object or an array; *ret_bytes is the
+ * length of that name. */
 static json_t *find_outer(const json_t *object, const char *field, size_t *ret_bytes) {
+    size_t unused;
     const char *dot = strchr(field, '.');
     for (; dot; dot = strchr(dot + 1, '.')) {
         json_t *outer = json_object_getn(object, field, (size_t)(dot - field));
         *ret_bytes = (size_t)(dot - field);
         if (json_is_object(outer)) return outer;
+        if (json_is_array(outer) && index_in(dot + 1, &unused) != SIZE_MAX) return outer;
     }
     return NULL;
 }
@@ -138,7 +156,29 @@ json_t *reply_find(const json_t *object, const char *field) {
         object = find_outer(object, field, &bytes);
         if (!object) return NULL;
         field += bytes + 1;
+        if (!json_is_array(object)) continue;
+        size_t index = index_in(field, &bytes);
+        object = json_array_get(object, index);
+        if (!field[bytes]) return (json_t *)(uintptr_t)object;
+        field += bytes + 1;
     }
+}
+
+/* The own copy of an outer value in the corrections. */
+static json_t *own_of(json_t *fields, const json_t *outer, const char *field, size_t bytes) {
+    json_t *own = json_object_getn(fields, field, bytes);
+    if (own) return own;
+    own = json_deep_copy(outer);
+    json_object_setn_new(fields, field, bytes, own);
+    return own;
+}
+
+/* Sets what stands behind the index in an array: an object's member, or the object itself. */
+static json_t *element_of(json_t *array, size_t index) {
+    while (json_array_size(array) <= index) json_array_append_new(array, json_object());
+    if (!json_is_object(json_array_get(array, index)))
+        json_array_set_new(array, index, json_object());
+    return json_array_get(array, index);
 }
 
 void reply_correct(json_t *fields, const json_t *object, const char *field, json_t *value) {
@@ -146,14 +186,39 @@ void reply_correct(json_t *fields, const json_t *object, const char *field, json
     while (!json_object_get(object, field)) {
         const json_t *outer = find_outer(object, field, &bytes);
         if (!outer) break;
-        json_t *own = json_object_getn(fields, field, bytes);
-        if (!own) {
-            own = json_deep_copy(outer);
-            json_object_setn_new(fields, field, bytes, own);
-        }
-        fields = own;
+        fields = own_of(fields, outer, field, bytes);
         object = outer;
+        field += bytes + 1;
+        if (!json_is_array(outer)) continue;
+        size_t index = index_in(field, &bytes);
+        object = json_array_get(outer, index);
+        if (!field[bytes]) {
+            json_array_set(fields, index, value);
+            return;
+        }
+        fields = element_of(fields, index);
         field += bytes + 1;
     }
     json_object_set(fields, field, value);
+}
+
+void reply_remove(json_t *fields, const json_t *object, const char *field) {
+    if (!json_is_object(reply_find(object, field))) return;
+    json_t *removed = json_pack("{s:b}", REMOVED, 1);
+    reply_correct(fields, object, field, removed);
+    json_decref(removed);
+}
+
+/* The depth is that of an answer, which json_read bounds. */
+void reply_close(json_t *fields) { /* NOLINT(misc-no-recursion) */
+    const char *key;
+    json_t *value;
+    json_object_foreach(fields, key, value) reply_close(value);
+    for (size_t i = json_array_size(fields); i-- > 0;) {
+        json_t *element = json_array_get(fields, i);
+        if (json_object_get(element, REMOVED))
+            json_array_remove(fields, i);
+        else
+            reply_close(element);
+    }
 }

@@ -10,7 +10,8 @@
  *     calls without arguments         {".text": the calls as JSON}
  *
  * A judgement corrects fields by these names. A value inside a field that is an object has the name
- * "outer.inner". Which of them an answer is says answer/answer_member.h. A line with an error has
+ * "outer.inner", one inside the third object of an array the name "outer.2.inner". Which of them an
+ * answer is says answer/answer_member.h. A line with an error has
  * no answer, nor has a response in which none of these is.
  *
  * Thread: any.
@@ -35,6 +36,12 @@ void reply_release(struct reply *reply);
 void reply_write(struct buf *out, const struct reply *reply);
 /* The value of a field, "outer.inner" included; borrowed. NULL: none. */
 json_t *reply_find(const json_t *object, const char *field);
-/* Sets a field in `fields`, the corrections of `object`. A value inside an object puts that whole
- * object there, with its other values unchanged. */
+/* Sets a field in `fields`, the corrections of `object`. A value inside an object or an array puts
+ * that whole one there, with its other values unchanged. An array grows up to an object that it
+ * lacks. */
 void reply_correct(json_t *fields, const json_t *object, const char *field, json_t *value);
+/* Takes an object of an array, "outer.2", out of it in the same way. The others keep their places
+ * until reply_close. */
+void reply_remove(json_t *fields, const json_t *object, const char *field);
+/* Closes the gaps of removed objects. */
+void reply_close(json_t *fields);

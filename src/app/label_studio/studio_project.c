@@ -17,6 +17,29 @@
 
 /* --- the form --- */
 
+/* The most objects that each array of the answers has. */
+static enum err count_objects(struct pairs *pairs, json_t *lengths, struct error *error) {
+    struct pair pair;
+    bool has = true;
+    enum err err = pairs_rewind(pairs, error);
+    while (err == OK && has) {
+        err = pairs_next(pairs, &pair, &has, error);
+        if (err == OK && has) err = task_add_lengths(lengths, &pair, error);
+    }
+    return err;
+}
+
+static enum err add_schema(struct pairs *pairs, struct form *form, const json_t *given,
+                           struct error *error) {
+    json_t *schema = json_deep_copy(given); /* the pair goes with the next one */
+    json_t *lengths = json_object();
+    enum err err = form_has_arrays(schema) ? count_objects(pairs, lengths, error) : OK;
+    if (err == OK) form_add_schema(form, schema, lengths);
+    json_decref(lengths);
+    json_decref(schema);
+    return err;
+}
+
 /* Reads the form from the schema of the first request, or from all answers. */
 static enum err make_form(struct pairs *pairs, struct form *form, struct error *error) {
     struct pair pair;
@@ -26,8 +49,9 @@ static enum err make_form(struct pairs *pairs, struct form *form, struct error *
     if (err != OK || !has)
         return err != OK ? err : err_set(error, ERR_INVALID, "the batch has no requests");
     const json_t *schema = form_find_schema(pair.body);
-    if (schema) form_add_schema(form, schema);
-    while (err == OK && has && form->count == 0 && !schema) {
+    bool has_schema = schema != NULL;
+    if (schema) err = add_schema(pairs, form, schema, error);
+    while (err == OK && has && form->count == 0 && !has_schema) {
         /* Without a schema the fields come from the answers. */
         for (; err == OK && has; err = pairs_next(pairs, &pair, &has, error)) {
             err = task_add_fields(form, &pair, error);

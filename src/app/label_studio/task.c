@@ -119,6 +119,7 @@ static json_t *show_value(const struct control *control, const json_t *value) {
         return one_text("rating", json_deep_copy(value));
     case CONTROL_TEXT: return json_is_string(value) ? texts_of(value) : NULL;
     case CONTROL_TEXTS: return texts_of(value);
+    case CONTROL_REMOVE: /* says something of an annotation alone */
     case CONTROL_KINDS: break;
     }
     return NULL;
@@ -253,6 +254,16 @@ enum err task_add_fields(struct form *form, const struct pair *pair, struct erro
     enum err err = read_reply(pair, &reply, error);
     if (err != OK) return err;
     if (reply.body) form_add_values(form, reply.object);
+    reply_release(&reply);
+    return OK;
+}
+
+enum err task_add_lengths(json_t *lengths, const struct pair *pair, struct error *error) {
+    struct reply reply;
+    if (pair->result.bytes == 0) return OK;
+    enum err err = read_reply(pair, &reply, error);
+    if (err != OK) return err;
+    if (reply.body) form_add_lengths(lengths, reply.object);
     reply_release(&reply);
     return OK;
 }

@@ -32,3 +32,5 @@ void task_add_results(json_t *results, const struct form *form, const json_t *ob
 /* Adds the fields of the answer to the form; none for a pair without an answer. */
 enum err task_add_fields(struct form *form, const struct pair *pair,
                          struct error *error) MUST_CHECK;
+/* Takes the lengths of the arrays of objects in the answer (form.h). */
+enum err task_add_lengths(json_t *lengths, const struct pair *pair, struct error *error) MUST_CHECK;

@@ -27,7 +27,7 @@ static json_t *read_json(const char *text) {
 static struct form form_of(const char *schema) {
     struct form form = {0};
     json_t *value = read_json(schema);
-    form_add_schema(&form, value);
+    form_add_schema(&form, value, NULL);
     json_decref(value);
     return form;
 }
@@ -104,10 +104,11 @@ static void check_fields(const struct form *form, const char *value, const char 
     buf_init(&annotation, BUF_UNLIMITED);
     buf_init(&text, BUF_UNLIMITED);
     buf_printf(&annotation, "{\"id\":7,\"updated_at\":\"t\",\"result\":[%s]}", value);
-    json_t *judgement = judge(form,
-                              "{\"custom_id\":\"c\",\"answer\":{\"o\":{\"n\":4,\"x\":[1]},"
-                              "\"t\":\"text\"}}",
-                              annotation.at);
+    json_t *judgement =
+        judge(form,
+              "{\"custom_id\":\"c\",\"answer\":{\"o\":{\"n\":4,\"x\":[1]},"
+              "\"t\":\"text\",\"jobs\":[{\"at\":\"A\",\"y\":1},{\"at\":\"B\",\"y\":2}]}}",
+              annotation.at);
     assert_string_equal(json_string_value(json_object_get(judgement, "verdict")), verdict);
     if (json_object_get(judgement, "fields"))
         json_write_canonical(&text, json_object_get(judgement, "fields"));
@@ -131,6 +132,62 @@ static void an_annotation_corrects_the_fields_that_differ(void **state) {
     check_fields(&form, "{\"from_name\":\"new\",\"value\":{\"choices\":[\"other\"]}}", "accepted",
                  "");
     check_fields(&form, "{\"from_name\":\"unknown\",\"value\":1},3", "accepted", "");
+    form_release(&form);
+}
+
+#define JOBS                                                                                       \
+    "{\"type\":\"object\",\"properties\":{\"jobs\":{\"type\":\"array\",\"maxItems\":4,\"items\":{" \
+    "\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"string\"},\"y\":{\"type\":"            \
+    "\"integer\"}}}}}}"
+
+static struct form form_of_jobs(int most) {
+    struct form form = {0};
+    json_t *schema = read_json(JOBS), *lengths = json_pack("{s:i}", "jobs", most);
+    form_add_schema(&form, schema, lengths);
+    json_decref(lengths);
+    json_decref(schema);
+    return form;
+}
+
+static void each_object_of_an_array_has_controls_and_there_is_room_for_one_more(void **state) {
+    (void)state;
+    struct form form = form_of_jobs(2), most = form_of_jobs(40);
+    assert_int_equal(form.count, 9);
+    check_control(&form, 0, "jobs.0.at", "jobs.0.at", CONTROL_TEXT);
+    check_control(&form, 1, "jobs.0.y", "jobs.0.y", CONTROL_NUMBER);
+    check_control(&form, 2, "jobs.0", "jobs.0", CONTROL_REMOVE);
+    check_control(&form, 8, "jobs.2", "jobs.2", CONTROL_REMOVE);
+    assert_int_equal(most.count, 3 * 4); /* maxItems */
+    json_t *schema = read_json(JOBS), *lengths = json_object();
+    json_t *answer = read_json("{\"jobs\":[{},{},{}],\"o\":{\"in\":[{}]},\"t\":[1,2]}");
+    assert_true(form_has_arrays(schema));
+    form_add_lengths(lengths, answer);
+    assert_int_equal(json_integer_value(json_object_get(lengths, "jobs")), 3);
+    assert_int_equal(json_integer_value(json_object_get(lengths, "o.in")), 1);
+    assert_null(json_object_get(lengths, "t"));
+    json_decref(schema);
+    json_decref(lengths);
+    json_decref(answer);
+    form_release(&form);
+    form_release(&most);
+}
+
+static void an_annotation_corrects_adds_and_removes_objects_of_an_array(void **state) {
+    (void)state;
+    struct form form = form_of_jobs(2);
+    check_fields(&form, "{\"from_name\":\"jobs.1.y\",\"value\":{\"number\":2}}", "accepted", "");
+    check_fields(&form, "{\"from_name\":\"jobs.1.y\",\"value\":{\"number\":3}}", "corrected",
+                 "{\"jobs\":[{\"at\":\"A\",\"y\":1},{\"at\":\"B\",\"y\":3}]}");
+    check_fields(&form, "{\"from_name\":\"jobs.2.at\",\"value\":{\"text\":[\"C\"]}}", "corrected",
+                 "{\"jobs\":[{\"at\":\"A\",\"y\":1},{\"at\":\"B\",\"y\":2},{\"at\":\"C\"}]}");
+    check_fields(&form,
+                 "{\"from_name\":\"jobs.0\",\"value\":{\"choices\":[\"remove this entry\"]}},"
+                 "{\"from_name\":\"jobs.1.at\",\"value\":{\"text\":[\"D\"]}}",
+                 "corrected", "{\"jobs\":[{\"at\":\"D\",\"y\":2}]}");
+    check_fields(&form, "{\"from_name\":\"jobs.0\",\"value\":{\"choices\":[]}}", "accepted", "");
+    check_fields(&form,
+                 "{\"from_name\":\"jobs.2\",\"value\":{\"choices\":[\"remove this entry\"]}}",
+                 "accepted", "");
     form_release(&form);
 }
 
@@ -171,6 +228,8 @@ int main(void) {
         cmocka_unit_test(a_schema_without_end_ends),
         cmocka_unit_test(the_config_escapes_what_a_schema_says),
         cmocka_unit_test(an_annotation_corrects_the_fields_that_differ),
+        cmocka_unit_test(each_object_of_an_array_has_controls_and_there_is_room_for_one_more),
+        cmocka_unit_test(an_annotation_corrects_adds_and_removes_objects_of_an_array),
         cmocka_unit_test(an_annotation_without_its_result_is_none),
         cmocka_unit_test(a_token_is_known_by_its_form),
     };
