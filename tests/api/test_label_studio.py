@@ -369,3 +369,77 @@ def test_a_batch_of_a_server_and_its_judgements(tmp_path):
         assert (done["pulled"], done["held"]) == (1, 1) and "(not taken)" in said
         assert trail() == [*first, ("c2", "ana@example.test", 2, "skipped", None)]
         assert ask(server, studio, tmp_path, "pull", batch, "--prefer", "quern")[0]["held"] == 0
+
+
+def test_objects_of_an_array_are_corrected_added_and_removed(tmp_path):
+    job = {
+        "type": "object", "properties": {
+            "company": {"type": "string"}, "years": {"type": "integer"}}}
+    schema = {
+        "type": "object", "properties": {"jobs": {"type": "array", "items": job}}}
+    answer = {"jobs": [{"company": "Acme", "years": 2}, {"company": "Bolt", "years": 5}]}
+    with LabelStudio() as studio:
+        which = files(tmp_path, *lines(3, answer, schema))
+        assert run(studio, tmp_path, "push", *which)["pushed"] == 3
+        config = studio.projects[1]["label_config"]
+        assert config.count("remove this entry") == 3  # two jobs, and room for one more
+        (prediction,) = studio.tasks[1]["predictions"]
+        assert {r["from_name"]: r["value"] for r in prediction["result"]} == {
+            "jobs.0.company": {"text": ["Acme"]}, "jobs.0.years": {"number": 2},
+            "jobs.1.company": {"text": ["Bolt"]}, "jobs.1.years": {"number": 5}}
+        shown = prediction["result"]
+        studio.annotate(1, shown)
+        studio.annotate(2, [result("jobs.0", "choices", choices=["remove this entry"]),
+                            result("jobs.1.years", "number", number=6)])
+        studio.annotate(3, shown + [result("jobs.2.company", "textarea", text=["Cog"])])
+        run(studio, tmp_path, "pull", *which, "-o", "judged.jsonl")
+        by = {j["custom_id"]: j for j in judgements(tmp_path)}
+        assert by["c0"]["verdict"] == "accepted"
+        assert by["c1"]["fields"] == {"jobs": [{"company": "Bolt", "years": 6}]}
+        assert by["c2"]["fields"] == {"jobs": [*answer["jobs"], {"company": "Cog"}]}
+
+
+def imported(studio, folder, *arguments, status=0):
+    done = support.quern("label-studio", "import", *arguments, "--json", cwd=folder,
+                         env={**os.environ, "LABEL_STUDIO_URL": studio.url,
+                              "LABEL_STUDIO_API_KEY": studio.token})
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout) if status == 0 else done.stderr
+
+
+def test_the_annotations_of_any_project_become_judgements_that_evaluate_takes(tmp_path):
+    with LabelStudio() as studio:
+        studio.projects[7] = {"id": 7, "title": "old", "description": "", "label_config": (
+            '<View><Text name="t" value="$text"/>'
+            '<Choices name="fit" toName="t"><Choice value="yes"/></Choices>'
+            '<Choices name="tags" toName="t" choice="multiple"><Choice value="a"/></Choices>'
+            '<Number name="score" toName="t"/></View>')}
+        studio.add_tasks(7, [{"data": {"text": f"t{i}", "row": i}} for i in range(4)])
+        for task, score in zip(sorted(studio.tasks), (3, 4, 5)):
+            studio.annotate(task, [
+                result("fit", "choices", choices=["yes"]), result("tags", "choices", choices=["a"]),
+                result("score", "number", number=score),
+                result("box", "rectanglelabels", x=1, y=2)])
+        studio.annotate(min(studio.tasks), [result("score", "number", number=9)], user=2)
+        report = imported(studio, tmp_path, "7", "-o", "judged.jsonl", "--id-field", "row")
+        assert report == {"tasks": 3, "annotations": 4, "skipped": 0, "left_out": 3,
+                          "without_custom_id": 0}
+        rows = judgements(tmp_path)
+        assert [(row["custom_id"], row["curator"]) for row in rows] == [
+            ("0", "ana@example.test"), ("0", "label-studio:2"), ("1", "ana@example.test"),
+            ("2", "ana@example.test")]
+        assert rows[2]["judgement"] == {"fit": "yes", "tags": ["a"], "score": 4}
+        assert imported(studio, tmp_path, "7", "-o", "more.jsonl")["without_custom_id"] == 3
+        assert "No Project" in imported(studio, tmp_path, "8", "-o", "none.jsonl", status=4)
+        for arguments in (["x", "-o", "none.jsonl"], ["7"]):
+            imported(studio, tmp_path, *arguments, status=2)
+    requests = [support.request(str(i), json.dumps({"fit": "yes", "score": 4}), "m")
+                for i in range(3)]
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(requests))
+    done = support.quern("evaluate", tmp_path / "in.jsonl", "--model", "a=echo", "--json",
+                         "--compare-to", tmp_path / "judged.jsonl")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["judged"]["lines"], said["judged"]["disputed"]) == (2, 1)
+    fields = {field["name"]: field["equal"] for field in said["agreement"][0]["fields"]}
+    assert (fields["fit"], fields["score"]) == (2, 1)

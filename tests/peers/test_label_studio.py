@@ -256,6 +256,60 @@ def test_judgements_of_quern_become_annotations_once_and_do_not_come_back(studio
     assert run(studio, tmp_path, "sync", *which)["pulled"] == 1
 
 
+def test_objects_of_an_array_and_a_project_that_was_there_already(studio, tmp_path):
+    job = {"type": "object", "properties": {
+        "company": {"type": "string"}, "years": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"jobs": {"type": "array", "items": job}}}
+    jobs = [{"company": "Acme", "years": 2}, {"company": "Bolt", "years": 5}]
+    with open(tmp_path / "in.jsonl", "w") as inputs, open(tmp_path / "out.jsonl", "w") as outputs:
+        for i in range(3):
+            inputs.write(json.dumps({
+                "custom_id": f"c{i}", "method": "POST", "url": "/v1/chat/completions", "body": {
+                    "model": "m", "messages": [{"role": "user", "content": f"profile {i}"}],
+                    "response_format": {"type": "json_schema", "json_schema": {
+                        "name": "x", "schema": schema}}}}) + "\n")
+            outputs.write(json.dumps({
+                "id": "r", "custom_id": f"c{i}", "error": None, "response": {
+                    "status_code": 200, "body": {"model": "m-1", "choices": [{
+                        "message": {"content": json.dumps({"jobs": jobs})}}]}}}) + "\n")
+    which = ["-i", "in.jsonl", "--results-file", "out.jsonl"]
+    done = run(studio, tmp_path, "push", *which)
+    tasks = [number for number, _ in studio.tasks(done["project"])]
+    config = studio.call(f"/api/projects/{done['project']}/")["parsed_label_config"]
+    assert {f"jobs.{i}{rest}" for i in range(3) for rest in ("", ".company", ".years")} <= set(config)
+    shown = studio.call(f"/api/tasks/{tasks[0]}/")["predictions"][0]["result"]
+    assert {r["from_name"]: r["value"] for r in shown} == {
+        "jobs.0.company": {"text": ["Acme"]}, "jobs.0.years": {"number": 2},
+        "jobs.1.company": {"text": ["Bolt"]}, "jobs.1.years": {"number": 5}}
+    added = {"id": "n", "from_name": "jobs.2.company", "to_name": "quern_text", "type": "textarea",
+             "value": {"text": ["Cog"]}}
+    for task, result in zip(tasks, (shown, [choice("jobs.0", "remove this entry")], shown + [added])):
+        studio.call(f"/api/tasks/{task}/annotations/", {"result": result})
+    assert run(studio, tmp_path, "pull", *which, "-o", "judged.jsonl")["pulled"] == 3
+    by = {j["custom_id"]: j for j in pulled(tmp_path)}
+    assert by["c0"]["verdict"] == "accepted"
+    assert by["c1"]["fields"] == {"jobs": jobs[1:]}
+    assert by["c2"]["fields"] == {"jobs": [*jobs, {"company": "Cog"}]}
+
+    old = studio.call("/api/projects/", {"title": "old one", "label_config": (
+        '<View><Text name="t" value="$text"/><Choices name="fit" toName="t"><Choice value="yes"/>'
+        '<Choice value="no"/></Choices><Choices name="tags" toName="t" choice="multiple">'
+        '<Choice value="a"/><Choice value="b"/></Choices></View>')})["id"]
+    studio.call(f"/api/projects/{old}/import", [{"text": f"t{i}", "row": i} for i in range(3)])
+    found = studio.call(f"/api/tasks/?project={old}&fields=all&page_size=10")["tasks"]
+    for task, word in zip(found, ("yes", "no")):
+        studio.call(f"/api/tasks/{task['id']}/annotations/", {"result": [
+            choice("fit", word) | {"to_name": "t"}, choice("tags", "a") | {"to_name": "t"}]})
+    said = support.quern("label-studio", "import", old, "-o", tmp_path / "old.jsonl", "--id-field",
+                         "row", "--json", env={**os.environ, "LABEL_STUDIO_URL": studio.url,
+                                               "LABEL_STUDIO_API_KEY": TOKEN})
+    assert said.returncode == 0, said.stderr
+    rows = [json.loads(line) for line in (tmp_path / "old.jsonl").read_text().splitlines()]
+    assert [(row["custom_id"], row["curator"], row["judgement"]) for row in rows] == [
+        ("0", "ana@example.test", {"fit": "yes", "tags": ["a"]}),
+        ("1", "ana@example.test", {"fit": "no", "tags": ["a"]})]
+
+
 def test_many_tasks_and_annotations_each_exactly_once_under_kills(studio, tmp_path):
     draw, personal = random.Random(int(os.environ.get("QUERN_SEED", "1"))), studio.personal
     bought = studio.bought_tokens()

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/buf.h"
 #include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/session.h"
 #include "cli/stop.h"
 #include "label_studio/exchange.h"
+#include "label_studio/history.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct chosen {
     struct session_choice session;
     const char *url, *token_file, *state, *title, *requests, *judgements, *output, *preference;
+    const char *id_field;
     struct option_list results;
     int64_t project, settle_s;
     bool overwrite, is_unique, has_events, ends_with_parent;
@@ -36,6 +40,9 @@ static const struct option rows[] = {
      .help = "file of quern's judgements of them, one JSON per line, to show conflicts"},
     {"output-file", OPTION_TEXT, AT(output), "OUT",
      .help = "file of all judgements that were pulled, one JSON per line", .letter = 'o'},
+    {"id-field", OPTION_TEXT, AT(id_field), "NAME",
+     .help = "with import: member of the tasks' data that has the custom_id (default: meta's, else "
+             "custom_id)"},
     {"overwrite", OPTION_SWITCH, AT(overwrite), .help = "replace OUT if it exists"},
     {"prefer", OPTION_TEXT, AT(preference), "WHO",
      .help = "in a conflict: both (keep and show), quern (hold the annotation back), label-studio "
@@ -83,13 +90,34 @@ static enum err find_url(const struct chosen *chosen, char ret_url[REMOTE_URL_BY
     return remote_place_read_root(text, origin, ret_url, error);
 }
 
+static bool is_import(const struct command_call *call) {
+    return call->operands[0] && strcmp(call->operands[0], "import") == 0;
+}
+
+static enum err check_import(const struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    int64_t project = 0;
+    bool exists;
+    char url[REMOTE_URL_BYTES];
+    if (!str_to_i64(str_from(call->operands[1]), &project) || project < 1)
+        return err_set(error, ERR_INVALID, "import: say the number of a project");
+    if (!chosen->output) return err_set(error, ERR_INVALID, "import: --output-file OUT is missing");
+    enum err err = session_check(&chosen->session, error);
+    if (err == OK) err = whole_file_check(chosen->output, &exists, error);
+    return err == OK ? find_url(chosen, url, error) : err;
+}
+
 static enum err check(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     enum studio_pull_preference preference;
     bool exists;
     char url[REMOTE_URL_BYTES];
+    if (is_import(call)) return check_import(call, error);
+    if (chosen->id_field) return err_set(error, ERR_INVALID, "--id-field goes with import");
     if (read_work(call->operands[0]) == 0)
-        return err_set(error, ERR_INVALID, "say push, pull or sync, and the ID of a batch");
+        return err_set(error, ERR_INVALID,
+                       "say push, pull or sync, and the ID of a batch; or import, and the number "
+                       "of a project");
     if ((chosen->requests != NULL) != (chosen->results.count > 0))
         return err_set(error, ERR_INVALID, "--input-file and --results-file belong together");
     if (chosen->judgements && !chosen->requests)
@@ -171,6 +199,51 @@ static enum err exchange(struct session *session, const struct command_call *cal
     return err;
 }
 
+static void print_history(const struct history_report *report) {
+    json_t *object = json_object();
+    json_object_set_new(object, "tasks", json_integer((json_int_t)report->tasks));
+    json_object_set_new(object, "annotations", json_integer((json_int_t)report->annotations));
+    json_object_set_new(object, "skipped", json_integer((json_int_t)report->skipped));
+    json_object_set_new(object, "left_out", json_integer((json_int_t)report->left_out));
+    json_object_set_new(object, "without_custom_id", json_integer((json_int_t)report->unnamed));
+    session_print_json(object);
+    json_decref(object);
+}
+
+/* The annotations of a project that quern did not make, as judgements in a file. */
+static enum err import(struct session *session, const struct command_call *call, const char *url,
+                       const char *token, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    struct history_wish wish = {.id_field = chosen->id_field};
+    struct history_report report;
+    struct studio *studio;
+    struct buf out;
+    const struct studio_options options = {.url = url,
+                                           .token = token,
+                                           .certificates = chosen->session.remote.ca_file,
+                                           .patience_ms = chosen->session.retry_seconds * 1000,
+                                           .stop = call->stop,
+                                           .context = session,
+                                           .say = say};
+    (void)str_to_i64(str_from(call->operands[1]), &wish.project); /* checked */
+    enum err err = studio_open(&studio, &options, error);
+    if (err != OK) return err;
+    buf_init(&out, (size_t)4 << 30);
+    err = history_run(studio, &wish, &out, &report, error);
+    if (err == OK) err = whole_file_write(chosen->output, buf_str(&out), chosen->overwrite, error);
+    buf_release(&out);
+    studio_close(studio);
+    if (err != OK) return err;
+    session_say(session,
+                "project %s: %" PRIu64 " %s of %" PRIu64 " %s; %" PRIu64
+                " values of regions left out, %" PRIu64 " tasks without a custom_id",
+                call->operands[1], report.annotations,
+                plural(report.annotations, "annotation", "annotations"), report.tasks,
+                plural(report.tasks, "task", "tasks"), report.left_out, report.unnamed);
+    if (chosen->session.json) print_history(&report);
+    return OK;
+}
+
 static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     struct session session;
@@ -180,7 +253,9 @@ static enum err run(struct command_call *call, struct error *error) {
     enum err err = session_open(&session, "label-studio", &chosen->session, call->stop, error);
     if (err == OK) err = find_url(chosen, url, error);
     if (err == OK) err = read_token(chosen, &token, error);
-    if (err == OK) err = exchange(&session, call, url, token.text, error);
+    if (err == OK)
+        err = is_import(call) ? import(&session, call, url, token.text, error)
+                              : exchange(&session, call, url, token.text, error);
     secret_release(&token);
     session_close(&session);
     return err;
@@ -197,17 +272,18 @@ static const struct option_table tables[] = {{rows, 0}, SESSION_TABLES(AT(sessio
 const struct command cmd_label_studio = {
     .name = "label-studio",
     .summary = "bring answers to Label Studio, and annotations back",
-    .usage = "label-studio push|pull|sync ID [options]",
+    .usage = "label-studio push|pull|sync ID [options], label-studio import PROJECT -o OUT",
     .help =
         "push makes each answer of a batch a task of a Label Studio project, with the answer as\n"
         "its prediction. pull makes each annotation a judgement of the batch. sync does both, and\n"
         "sends the judgements made on quern as annotations.\n"
+        "import writes the annotations of any project as judgements, for quern evaluate.\n"
         "After a break the same command goes on; no task and no judgement is made twice.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),
     .operands_max = 2,
-    .words = "push|pull|sync",
+    .words = "push|pull|sync|import",
     .stops = true,
     .set_defaults = set_defaults,
     .check = check,

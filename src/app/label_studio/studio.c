@@ -22,6 +22,7 @@
 /* The members of tasks and of annotations that the server shall send. */
 #define ANNOTATED_FIELDS                                                                           \
     "&fields=all&include=id,meta,annotations,result,completed_by,was_cancelled,updated_at"
+#define HISTORY_FIELDS ANNOTATED_FIELDS ",data,ground_truth"
 #define PIECE_MS 50
 #define TREE_BYTES_MAX ((size_t)2 << 30)
 
@@ -299,8 +300,9 @@ static void add_tasks_path(struct buf *path, int64_t project, int64_t after,
              after, more);
     buf_printf(path, "/api/tasks/?project=%" PRId64 "&page=1&page_size=%d%s&query=", project,
                part == STUDIO_ALL ? PAGE_TASKS : PAGE_ANNOTATED,
-               part == STUDIO_ALL ? "&include=id,meta,total_annotations,cancelled_annotations"
-                                  : ANNOTATED_FIELDS);
+               part == STUDIO_ALL       ? "&include=id,meta,total_annotations,cancelled_annotations"
+               : part == STUDIO_HISTORY ? HISTORY_FIELDS
+                                        : ANNOTATED_FIELDS);
     object_add_id(path, query);
 }
 

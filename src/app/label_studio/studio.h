@@ -70,6 +70,7 @@ enum studio_part {
     STUDIO_ALL,       /* tasks with id, meta, total_annotations and cancelled_annotations */
     STUDIO_ANNOTATED, /* tasks that have an annotation, with id, meta and annotations */
     STUDIO_SKIPPED,   /* tasks that have a cancelled annotation; members as before */
+    STUDIO_HISTORY,   /* as STUDIO_ANNOTATED, and data of tasks, ground_truth of annotations */
 };
 /* Takes one page of tasks, an array in the order of their ids. */
 typedef enum err (*studio_tasks_fn)(void *context, const json_t *tasks, struct error *error);

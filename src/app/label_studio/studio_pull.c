@@ -4,6 +4,7 @@
 #include "client/objects.h"
 #include "json/json.h"
 #include "label_studio/annotation.h"
+#include "label_studio/curator.h"
 #include "label_studio/judgement.h"
 #include "label_studio/kept_judgements.h"
 
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CURATOR_BYTES 65 /* a curator of quern has at most 64 characters */
 #define KEY_BYTES 128
 #define VALUE_BYTES 80 /* limit for a judgement's fields in a sentence */
 
@@ -24,31 +24,6 @@ struct pull {
     json_t *users;
     struct kept_judgements judgements;
 };
-
-/* --- curators --- */
-
-static int64_t user_of(const json_t *annotation) {
-    const json_t *by = json_member(annotation, "completed_by");
-    if (json_is_object(by)) by = json_member(by, "id");
-    return json_is_integer(by) ? (int64_t)json_integer_value(by) : 0;
-}
-
-static void name_curator(const struct pull *pull, const json_t *annotation,
-                         char ret_name[CURATOR_BYTES]) {
-    int64_t id = user_of(annotation);
-    const json_t *user;
-    size_t index;
-    struct str email = json_member_str(json_member(annotation, "completed_by"), "email");
-    json_array_foreach(pull->users, index, user) {
-        const json_t *number = json_member(user, "id");
-        if (json_is_integer(number) && json_integer_value(number) == id && !email.at)
-            email = json_member_str(user, "email");
-    }
-    if (email.bytes > 0 && email.bytes < CURATOR_BYTES)
-        object_copy_text(email, ret_name, CURATOR_BYTES);
-    else
-        snprintf(ret_name, CURATOR_BYTES, "label-studio:%" PRId64, id);
-}
 
 /* --- conflicts --- */
 
@@ -92,7 +67,7 @@ static enum err take_annotation(struct pull *pull, const json_t *meta, const jso
                        "Label Studio lists annotations without their results; nothing is taken");
     if (map_get(&pull->link->annotations, str_from(key), NULL) || annotation_is_own(object))
         return OK;
-    name_curator(pull, object, curator);
+    curator_name(pull->users, object, curator);
     const struct annotation annotation = {
         .studio = pull->link->studio, .object = object, .meta = meta, .curator = curator};
     json_t *judgement = judgement_make(&pull->link->form, &annotation);
