@@ -335,6 +335,7 @@ void bench(const struct kernels *kernels) {
     (void)printf("%s: one core reads %.1f GB/s of memory, %.1f GB/s of L2\n", kernels->name,
                  peak_read_gb_s(DRAM_BYTES), peak_read_gb_s(L2_BYTES));
     bench_matrices(kernels);
+    bench_fill(kernels);
     bench_attention(kernels, 3, 3, 64, 1, 1, 1024, 0, false, false);
     bench_attention(kernels, 3, 3, 64, 32, 1, 900, 0, false, false);
     bench_attention(kernels, 3, 3, 64, 32, 1, 900, 300, false, false);

@@ -21,6 +21,8 @@
 
 struct problem {
     struct matrix *matrix;
+    struct matrix_part parts[3];
+    uint32_t part_count;
     float *weights; /* (matrix->rows, cols), in the order of the matrix */
     unsigned char *blocks[3];
     uint32_t *order;
@@ -31,8 +33,8 @@ struct problem {
 static struct problem make_problem(struct rng *rng, const struct kernels *kernels,
                                    const enum tensor_type *types, const uint32_t *part_rows,
                                    uint32_t part_count, uint32_t cols) {
-    struct problem problem = {.cols = cols};
-    struct matrix_part parts[3];
+    struct problem problem = {.cols = cols, .part_count = part_count};
+    struct matrix_part *parts = problem.parts;
     for (uint32_t p = 0; p < part_count; p++) {
         problem.blocks[p] = make_weights(rng, types[p], part_rows[p], cols);
         parts[p] = (struct matrix_part){types[p], problem.blocks[p], part_rows[p], NULL};
@@ -73,6 +75,18 @@ static bool rows_come_back(const struct problem *problem) {
     }
     free(row);
     return same;
+}
+
+/* Every byte is that of a table without a way of its own to fill tiles. */
+static bool bytes_are_plain(const struct problem *problem) {
+    const struct matrix *matrix = problem->matrix;
+    struct kernels plain = *matrix->kernels;
+    plain.fill_tile = NULL;
+    struct matrix *other = make_matrix(&plain, problem->parts, problem->part_count, problem->cols);
+    const bool is_same =
+        other->bytes == matrix->bytes && memcmp(other->memory, matrix->memory, matrix->bytes) == 0;
+    matrix_close(other);
+    return is_same;
 }
 
 static void *activate(const struct problem *problem, const float *x, size_t rows) {
@@ -244,12 +258,43 @@ static bool batches_do_not_matter(struct rng *rng, const struct problem *problem
     return is_ok;
 }
 
+/* The same for blocks of random bytes, whose scales are any number. */
+static bool any_bytes_are_plain(struct rng *rng, const struct kernels *kernels,
+                                enum tensor_type type, uint32_t rows, uint32_t cols) {
+    const size_t bytes = rows * tensor_type_row_bytes(type, cols);
+    unsigned char *blocks = make_bytes(bytes);
+    for (size_t i = 0; i < bytes; i++) blocks[i] = (unsigned char)rng_next(rng);
+    struct problem problem = {.parts = {{type, blocks, rows, NULL}}, .part_count = 1, .cols = cols};
+    problem.matrix = make_matrix(kernels, problem.parts, 1, cols);
+    const bool is_same = bytes_are_plain(&problem);
+    matrix_close(problem.matrix);
+    free(blocks);
+    return is_same;
+}
+
+/* Any rows and columns, whole tiles and the ends of them. */
+static void check_fill(struct rng *rng, const struct kernels *kernels, enum tensor_type type) {
+    const uint32_t block = tensor_type_block_elements(type);
+    bool is_ok = true;
+    for (int i = 0; i < 24 && is_ok; i++) {
+        const uint32_t rows = 1 + (uint32_t)rng_below(rng, 100);
+        const uint32_t cols = block * (1 + (uint32_t)rng_below(rng, block == 1 ? 90 : 5));
+        is_ok = any_bytes_are_plain(rng, kernels, type, rows, cols);
+        if (!is_ok) note("%u rows of %u columns differ", rows, cols);
+    }
+    report(is_ok, "%s matrix %s: any bytes fill tiles as they do without a table's own way",
+           kernels->name, tensor_type_name(type));
+}
+
 static void check_one(struct rng *rng, const struct kernels *kernels, const char *name,
                       const enum tensor_type *types, const uint32_t *part_rows, uint32_t part_count,
                       uint32_t cols) {
     struct problem problem = make_problem(rng, kernels, types, part_rows, part_count, cols);
     report(rows_come_back(&problem), "%s matrix %s %ux%u: rows come back bit by bit", kernels->name,
            name, problem.rows, cols);
+    report(bytes_are_plain(&problem),
+           "%s matrix %s %ux%u: its bytes are those without a table's own way", kernels->name, name,
+           problem.rows, cols);
     report(products_are_right(rng, &problem), "%s matmul %s %ux%u: is the product", kernels->name,
            name, problem.rows, cols);
     report(bias_and_add_work(rng, &problem), "%s matmul %s %ux%u: bias and add", kernels->name,
@@ -267,6 +312,7 @@ void check_matmul(const struct kernels *kernels) {
         const char *name = tensor_type_name(type);
         uint32_t block = tensor_type_block_elements(type);
         uint32_t few = block == 1 ? 7 : block;
+        check_fill(&rng, kernels, type);
         check_one(&rng, kernels, name, &type, (uint32_t[]){1}, 1, few);
         check_one(&rng, kernels, name, &type, (uint32_t[]){33}, 1, block == 1 ? 48 : 3 * block);
         check_one(&rng, kernels, name, (enum tensor_type[]){type, type, type},
@@ -278,6 +324,9 @@ void check_matmul(const struct kernels *kernels) {
     check_one(&rng, kernels, "Q8_0+Q4_1+Q5_0",
               (enum tensor_type[]){TENSOR_Q8_0, TENSOR_Q4_1, TENSOR_Q5_0}, (uint32_t[]){32, 31, 33},
               3, 160);
+    check_one(&rng, kernels, "Q5_K+Q8_0+Q6_K",
+              (enum tensor_type[]){TENSOR_Q5_K, TENSOR_Q8_0, TENSOR_Q6_K}, (uint32_t[]){33, 32, 64},
+              3, 512);
     check_one(&rng, kernels, "IQ4_XS+Q6_K", (enum tensor_type[]){TENSOR_IQ4_XS, TENSOR_Q6_K},
               (uint32_t[]){50, 31}, 2, 512);
     check_one(&rng, kernels, "IQ4_NL+MXFP4+Q5_1",

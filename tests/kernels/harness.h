@@ -48,5 +48,6 @@ double seconds_of(bench_fn function, void *context); /* the best of several trie
  * 512 + 64, and its billions of operations. */
 double bench_latent(const struct kernels *kernels, uint32_t heads, uint32_t sequences,
                     uint32_t rows, uint32_t length, double *ret_gop);
+void bench_fill(const struct kernels *kernels);
 void bench_recurrent(const struct kernels *kernels);
 void bench(const struct kernels *kernels);

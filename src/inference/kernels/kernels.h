@@ -298,6 +298,8 @@ struct weighing {
 
 /* ---- the table ---- */
 
+typedef bool (*matrix_fill_tile_fn)(const struct matrix *matrix, const struct matrix_tile *tile,
+                                    const unsigned char *const *rows);
 typedef void (*matrix_activate_fn)(const struct matrix *matrix, const float *x, size_t x_stride,
                                    size_t rows, void *ret_activations);
 typedef void (*matrix_multiply_fn)(const struct matmul *call, uint32_t tile_begin,
@@ -327,6 +329,10 @@ struct kernels {
     bool tiles_signed;            /* 8-bit weights are tiled signed (avx2's sign trick) */
     bool tiles_bf16_pairs;        /* bf16 weights are tiled in pairs for vdpbf16ps */
 
+    /* For matrix_fill: writes a tile from the file's rows, (MATRIX_TILE), one per column, with the
+     * bytes that it would have without. False, with nothing written: not a tile of this form. NULL:
+     * none is. */
+    matrix_fill_tile_fn fill_tile;
     /* Turns rows of x (rows, cols) in f32 into activations for matmul. BLOCKS, F32, F16 and BF16
      * keep f32; BF16_PAIRS rounds to bf16. BYTES rounds each group of `group` columns to whole
      * steps, nearest even. A step is max|x| / 127, or less where the row has values far beyond its

@@ -300,12 +300,23 @@ static void fill_row(const struct matrix *matrix, const struct matrix_part *part
     }
 }
 
+/* All columns at once, where the table has a way for it. */
+static bool fill_whole(const struct matrix *matrix, const struct matrix_part *parts,
+                       const struct matrix_tile *tile) {
+    const unsigned char *rows[MATRIX_TILE];
+    if (!matrix->kernels->fill_tile || tile->count < MATRIX_TILE) return false;
+    for (uint32_t column = 0; column < MATRIX_TILE; column++)
+        rows[column] = file_row(matrix, parts, tile, column);
+    return matrix->kernels->fill_tile(matrix, tile, rows);
+}
+
 void matrix_fill(struct matrix *matrix, const struct matrix_part *parts, uint32_t tile_begin,
                  uint32_t tile_end) {
     assert(!matrix->is_borrowed);
     assert(tile_begin <= tile_end && tile_end <= matrix->tile_count);
     for (uint32_t t = tile_begin; t < tile_end; t++) {
         const struct matrix_tile *tile = &matrix->tiles[t];
+        if (fill_whole(matrix, parts, tile)) continue;
         memset(matrix->memory + tile->offset, 0, tile_bytes(matrix, tile));
         for (uint32_t column = 0; column < tile->count; column++)
             fill_row(matrix, parts, tile, column);

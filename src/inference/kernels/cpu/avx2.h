@@ -9,6 +9,8 @@
 
 #include "kernels/kernels.h"
 
+bool avx2_fill_tile(const struct matrix *matrix, const struct matrix_tile *tile,
+                    const unsigned char *const *rows);
 void avx2_activate(const struct matrix *matrix, const float *x, size_t x_stride, size_t rows,
                    void *ret_activations);
 void avx2_matmul(const struct matmul *call, uint32_t tile_begin, uint32_t tile_end);

@@ -25,6 +25,7 @@
 const struct kernels avx2_kernels = {
     .name = "avx2",
     .tiles_signed = true,
+    .fill_tile = avx2_fill_tile,
     .activate = avx2_activate,
     .matmul = avx2_matmul,
     OPERATIONS_OF(avx2),
@@ -33,6 +34,7 @@ const struct kernels avx2_kernels = {
 
 const struct kernels avx512_kernels = {
     .name = "avx512",
+    .fill_tile = avx2_fill_tile,
     .activate = avx512_activate,
     .matmul = avx512_matmul,
     OPERATIONS_OF(avx512),
@@ -42,6 +44,7 @@ const struct kernels avx512_kernels = {
 const struct kernels avx512_bf16_kernels = {
     .name = "avx512-bf16",
     .tiles_bf16_pairs = true,
+    .fill_tile = avx2_fill_tile,
     .activate = avx512_bf16_activate,
     .matmul = avx512_bf16_matmul,
     OPERATIONS_OF(avx512),
