@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the cases share: plain requests with their headers, lines, and judging of refusals and
 results."""
-import contextlib, http.client, json, re, sqlite3, time
+import contextlib, http.client, json, re, sqlite3
 
 import openai
 import pytest
@@ -71,11 +71,11 @@ def create(client, content, **named):
 
 
 def wait(client, batch_id, seconds=300):
-    deadline = time.monotonic() + seconds
-    while (batch := client.batches.retrieve(batch_id)).status not in support.TERMINAL:
-        assert time.monotonic() < deadline, batch
-        time.sleep(0.02)
-    return batch
+    for waited in support.polls(0.2):
+        batch = client.batches.retrieve(batch_id)
+        if batch.status in support.TERMINAL:
+            return batch
+        assert waited < seconds, batch
 
 
 def run(client, content, **named):
@@ -110,11 +110,10 @@ def failed(client, content, count=1, **named):
 
 
 def poll(question, seconds=180):
-    deadline = time.monotonic() + seconds
-    while not (answer := question()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
-    return answer
+    for waited in support.polls(0.05):
+        if answer := question():
+            return answer
+        assert waited < seconds, "it did not happen"
 
 
 def metric(server, name):

@@ -140,12 +140,13 @@ class Client:
         return batch
 
     def wait(self, server, seconds=120):
-        deadline = time.monotonic() + seconds
-        while (batch := self.look(server))["status"] not in support.TERMINAL:
-            assert time.monotonic() < deadline, f"{batch}; {server.log_text()[-2000:]}"
+        for waited in support.polls(0.005 if self.clock else 0.1):
+            batch = self.look(server)
+            if batch["status"] in support.TERMINAL:
+                break
+            assert waited < seconds, f"{batch}; {server.log_text()[-2000:]}"
             if self.clock:
                 self.clock.move(10)
-            time.sleep(0.005)
         count = len(self.requests)
         assert (batch["status"], batch["request_counts"]) == ("completed", {
             "total": count, "completed": count, "failed": 0})
@@ -178,11 +179,10 @@ def metric(server, name):
 
 def poll(question, seconds=120, what="it"):
     """Asks until the answer is true."""
-    deadline = time.monotonic() + seconds
-    while not (answer := question()):
-        assert time.monotonic() < deadline, f"{what} did not happen in {seconds} s"
-        time.sleep(0.01)
-    return answer
+    for waited in support.polls(0.05):
+        if answer := question():
+            return answer
+        assert waited < seconds, f"{what} did not happen in {seconds} s"
 
 
 def wait_for_lines(server, batch_id, lines):

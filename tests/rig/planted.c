@@ -2,7 +2,7 @@
 
 /* The rig with mistakes in it (plant.py): each must be found, and shrunk to a few events.
  *
- *   rig_planted [NUMBER]   all of them, or one
+ *   rig_planted [NUMBER]   all of them, or one; one that is drawn where QUERN_SHARE is below 1
  */
 
 #include "explain.h"
@@ -52,6 +52,8 @@ static void find(int number) {
 
 int main(int count, char **words) {
     unsigned long only = count > 1 ? strtoul(words[1], NULL, 10) : 0;
+    uint64_t drawn;
+    if (count < 2 && report_share(&drawn) < 1) only = 1 + drawn % (MISTAKES - 1);
     run_begin();
     for (size_t i = 1; i < MISTAKES; i++)
         if (only == 0 || only == i) find((int)i);

@@ -90,7 +90,7 @@ class Clock:
     def until(self, holds, step, is_busy=lambda: False, seconds=120):
         """Lets time pass in steps of so many seconds until holds() is true. It stands still while
         is_busy()."""
-        until(lambda: holds() or (not is_busy() and self.move(step)), seconds)
+        until(lambda: holds() or (not is_busy() and self.move(step)), seconds, 0.02)
 
 
 class Server:
@@ -180,14 +180,11 @@ class Server:
         return self.json("GET", f"/v1/batches/{batch_id}")
 
     def wait(self, batch_id, seconds=300, until=TERMINAL):
-        deadline = time.monotonic() + seconds
-        while True:
+        for waited in polls(0.2 if until == TERMINAL else 0.05):
             batch = self.batch(batch_id)
             if batch["status"] in until:
                 return batch
-            assert time.monotonic(
-            ) < deadline, f"not done in {seconds} s: {batch['status']} {batch['request_counts']}; {self.log_text()[-1500:]}"
-            time.sleep(0.02)
+            assert waited < seconds, f"not done in {seconds} s: {batch['status']} {batch['request_counts']}; {self.log_text()[-1500:]}"
 
     def results(self, batch):
         """The lines of the output and of the error file, parsed."""
@@ -270,12 +267,23 @@ def webhook_receiver():
             receiver.shutdown()
 
 
-def until(holds, seconds=120):
+def polls(apart):
+    """How long somebody waits, in seconds, each time that it is time to look again: after 10 ms,
+    and later after a tenth of that time, `apart` seconds at most. A look at a server takes a
+    millisecond or two of CPU time, and five tests wait at the same time."""
+    begin = time.monotonic()
+    while True:
+        waited = time.monotonic() - begin
+        yield waited
+        time.sleep(min(apart, max(0.01, waited / 10)))
+
+
+def until(holds, seconds=120, apart=0.05):
     """Polls until holds() is true."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not so after {seconds} s"
-        time.sleep(0.02)
+    for waited in polls(apart):
+        if holds():
+            return
+        assert waited < seconds, f"not so after {seconds} s"
 
 
 def within(seconds, make, holds, undo):

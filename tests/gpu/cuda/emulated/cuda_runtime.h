@@ -67,12 +67,12 @@ static inline float2 make_float2(float x, float y) {
 
 struct dim3 {
     uint32_t x, y;
-    dim3(uint32_t columns = 1, uint32_t rows = 1) : x(columns), y(rows) {
+    constexpr dim3(uint32_t columns = 1, uint32_t rows = 1) : x(columns), y(rows) {
     }
 };
-extern thread_local dim3 threadIdx, blockIdx; /* place in the context that runs */
-extern thread_local dim3 blockDim, gridDim;
-extern thread_local char cuda_memory[]; /* shared */
+extern __thread dim3 threadIdx, blockIdx; /* place in the context that runs */
+extern __thread dim3 blockDim, gridDim;   /* __thread: no call makes them */
+extern thread_local char cuda_memory[];   /* shared */
 
 void emulated_block(uint32_t index, uint32_t threads, void (*body)(void *), void *context);
 void __syncthreads(void);

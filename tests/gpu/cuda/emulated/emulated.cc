@@ -9,9 +9,7 @@
 #include "gpu/cuda/tma.cuh"
 #include "gpu/cuda/wgmma.cuh"
 
-#include <setjmp.h>
 #include <time.h>
-#include <ucontext.h>
 
 #include <functional>
 #include <map>
@@ -24,7 +22,7 @@
 #define MEETING_BYTES 64 /* what one lane can bring */
 #define ROUNDS_MAX 1000  /* over all threads of a block, without a meeting that is over */
 
-thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+__thread dim3 threadIdx, blockIdx, blockDim, gridDim;
 int emulated_major = 8;
 alignas(1024) thread_local char cuda_memory[SHARED_BYTES];
 
@@ -34,12 +32,11 @@ struct copy {
 };
 
 struct thread {
-    ucontext_t context; /* to begin with; jumps are faster from then on */
-    jmp_buf jump;
-    bool is_begun;
-    std::unique_ptr<char[]> stack;
+    std::unique_ptr<char[]> stack; /* kept, with its context, for later blocks */
+    void *context;                 /* its stack pointer while others run */
+    const uint32_t *waits_at;      /* it need not run while this is waits_while; or NULL */
+    uint32_t waits_while;
     bool is_over;
-    uint32_t meetings; /* that it came to */
     std::vector<std::vector<copy>> groups;
     std::vector<std::vector<std::function<void(void)>>>
         products;   /* groups that nobody has waited for */
@@ -78,10 +75,35 @@ struct barrier {
 static thread_local std::vector<group> groups;
 static thread_local group meetings[16];                   /* of some warps, by number */
 static thread_local std::map<uint32_t, barrier> barriers; /* by address */
-static thread_local ucontext_t home_context;
-static thread_local jmp_buf home;
+static thread_local void *home;
 static thread_local bool is_late;           /* copies happen when they are waited for */
 static thread_local uint64_t meetings_over; /* of all kinds: nobody goes on without one more */
+
+/* Leaves the registers that a function keeps, and the stack, for those that `to` left. Jumps and
+ * contexts of the C library took half of the time: they also save the mask of signals. */
+extern "C" void emulated_switch(void **ret_from, void *to);
+asm(R"(
+.pushsection .text
+.type emulated_switch, @function
+emulated_switch:
+    push %rbp
+    push %rbx
+    push %r12
+    push %r13
+    push %r14
+    push %r15
+    mov %rsp, (%rdi)
+    mov %rsi, %rsp
+    pop %r15
+    pop %r14
+    pop %r13
+    pop %r12
+    pop %rbx
+    pop %rbp
+    ret
+.size emulated_switch, . - emulated_switch
+.popsection
+)");
 
 static void die(const char *why) {
     (void)printf("Bail out! emulated: %s (block %u, thread %u)\n", why, blockIdx.x, threadIdx.x);
@@ -89,7 +111,15 @@ static void die(const char *why) {
 }
 
 static void pause_thread(void) {
-    if (_setjmp(threads[threadIdx.x].jump) == 0) _longjmp(home, 1);
+    emulated_switch(&threads[threadIdx.x].context, home);
+}
+
+/* Lets others run as long as *at is `value`. */
+static void pause_while(const uint32_t *at, uint32_t value) {
+    thread &self = threads[threadIdx.x];
+    self.waits_at = at, self.waits_while = value;
+    while (*at == value) pause_thread();
+    self.waits_at = NULL;
 }
 
 void __syncthreads(void) {
@@ -99,7 +129,7 @@ void __syncthreads(void) {
         block_meeting++;
         meetings_over++;
     }
-    while (block_meeting == meeting) pause_thread();
+    pause_while(&block_meeting, meeting);
 }
 
 int __syncthreads_or(int is_so) {
@@ -128,37 +158,41 @@ const void *emulated_meet_in(uint32_t lanes, int what, const void *mine, size_t 
         meeting.count++;
         meetings_over++;
     }
-    while (meeting.count == count) pause_thread();
+    pause_while(&meeting.count, count);
     return brought;
 }
 
 static thread_local void (*block_body)(void *);
 static thread_local void *block_context;
 
+/* One block after another. */
 static void run_thread(void) {
-    block_body(block_context);
-    threads[threadIdx.x].is_over = true;
-    for (;;) pause_thread();
+    for (;;) {
+        block_body(block_context);
+        threads[threadIdx.x].is_over = true;
+        pause_thread();
+    }
 }
 
 static void start_thread(uint32_t index) {
     thread &self = threads[index];
-    if (!self.stack) self.stack = std::make_unique<char[]>(STACK_BYTES);
-    self.is_over = self.is_begun = false;
-    self.groups.assign(1, {});
-    self.products.assign(1, {});
+    if (!self.stack) {
+        self.stack = std::make_unique<char[]>(STACK_BYTES);
+        uintptr_t *top =
+            (uintptr_t *)(((uintptr_t)self.stack.get() + STACK_BYTES) & ~(uintptr_t)15);
+        top[-2] = (uintptr_t)run_thread; /* behind the registers */
+        self.context = top - 2 - 6;
+    }
+    self.is_over = false;
+    self.waits_at = NULL;
+    if (self.groups.size() != 1 || !self.groups[0].empty()) self.groups.assign(1, {});
+    if (self.products.size() != 1 || !self.products[0].empty()) self.products.assign(1, {});
     self.order = 0;
-    (void)getcontext(&self.context);
-    self.context.uc_stack.ss_sp = self.stack.get();
-    self.context.uc_stack.ss_size = STACK_BYTES;
-    makecontext(&self.context, run_thread, 0);
 }
 
-static void run(thread *thread) {
-    if (_setjmp(home) != 0) return;
-    if (thread->is_begun) _longjmp(thread->jump, 1);
-    thread->is_begun = true;
-    (void)swapcontext(&home_context, &thread->context);
+static void start_warp(warp *warp) {
+    warp->of_all.arrived = warp->of_all.count = 0;
+    for (meeting &meeting : warp->of_some) meeting.arrived = meeting.count = 0;
 }
 
 void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *context) {
@@ -166,7 +200,8 @@ void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *
     blockIdx.x = index, blockDim.x = count;
     block_body = body, block_context = context;
     if (threads.size() < count) threads.resize(count);
-    warps.assign((count + 31) / 32, {});
+    if (warps.size() < (count + 31) / 32) warps.resize((count + 31) / 32);
+    for (warp &warp : warps) start_warp(&warp);
     groups.assign((count + 127) / 128, {});
     barriers.clear();
     for (group &meeting : meetings) meeting = {};
@@ -180,10 +215,12 @@ void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *
         is_over = true;
         for (uint32_t i = 0; i < count; i++) {
             threadIdx.x = turn % 4 < 2 ? i : (count / 32 - 1 - i / 32) * 32 + i % 32;
-            if (threads[threadIdx.x].is_over) continue;
-            run(&threads[threadIdx.x]);
-            if (threads[threadIdx.x].is_over) rounds = 0;
+            thread &thread = threads[threadIdx.x];
+            if (thread.is_over) continue;
             is_over = false;
+            if (thread.waits_at && *thread.waits_at == thread.waits_while) continue;
+            emulated_switch(&home, thread.context);
+            if (thread.is_over) rounds = 0;
         }
         if (over != meetings_over) rounds = 0;
         over = meetings_over;
@@ -251,16 +288,23 @@ uint32_t cuda_transpose(uint32_t pair) {
 void cuda_mma(float sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
     const uint32_t(*all)[6] = (const uint32_t(*)[6])emulated_meet(53, mine, sizeof mine);
+    typedef float four __attribute__((vector_size(16)));
     uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    for (uint32_t i = 0; i < 4; i++) {
-        uint32_t row = g, column = 2 * t + i % 2;
-        for (uint32_t k = 0; k < 16; k += 2) {
-            uint32_t x = all[row * 4 + k % 8 / 2][i / 2 + k / 8 * 2];
-            uint32_t y = all[column * 4 + k % 8 / 2][4 + k / 8];
-            sum[i] += cuda_low_bf16(x) * cuda_low_bf16(y);
-            sum[i] += cuda_high_bf16(x) * cuda_high_bf16(y);
-        }
+    four sums = {sum[0], sum[1], sum[2], sum[3]};
+    for (uint32_t k = 0; k < 16; k += 2) {
+        const uint32_t *row = all[g * 4 + k % 8 / 2], *column = all[2 * t * 4 + k % 8 / 2];
+        const uint32_t x0 = row[k / 8 * 2], x1 = row[1 + k / 8 * 2];
+        const uint32_t y0 = column[4 + k / 8], y1 = column[4 * 6 + 4 + k / 8];
+        const float lows[4] = {cuda_low_bf16(x0), cuda_low_bf16(x1), cuda_low_bf16(y0),
+                               cuda_low_bf16(y1)};
+        const float highs[4] = {cuda_high_bf16(x0), cuda_high_bf16(x1), cuda_high_bf16(y0),
+                                cuda_high_bf16(y1)};
+        sums +=
+            (four){lows[0], lows[0], lows[1], lows[1]} * (four){lows[2], lows[3], lows[2], lows[3]};
+        sums += (four){highs[0], highs[0], highs[1], highs[1]} *
+                (four){highs[2], highs[3], highs[2], highs[3]};
     }
+    for (uint32_t i = 0; i < 4; i++) sum[i] = sums[i];
 }
 
 void cuda_mma_int8(int32_t sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
@@ -409,7 +453,7 @@ void emulated_e4m3(float (*sum)[4], int columns, uint64_t a, uint64_t b, int is_
 static void come_to(group *group, uint32_t threads, bool is_waiting) {
     const uint32_t meeting = group->meeting;
     if (++group->arrived == threads) group->arrived = 0, group->meeting++, meetings_over++;
-    while (is_waiting && group->meeting == meeting) pause_thread();
+    if (is_waiting) pause_while(&group->meeting, meeting);
 }
 
 void emulated_group_wait(int count) {
@@ -480,7 +524,8 @@ static void bring(uint32_t address, uint32_t bytes, std::function<void(void)> co
 void cuda_barrier_arrive_copied(uint32_t address) {
     std::vector<std::vector<copy>> &groups = threads[threadIdx.x].groups;
     std::vector<copy> copies;
-    for (const std::vector<copy> &group : groups) copies.insert(copies.end(), group.begin(), group.end());
+    for (const std::vector<copy> &group : groups)
+        copies.insert(copies.end(), group.begin(), group.end());
     groups.assign(1, {});
     auto come = [=] {
         for (const copy &one : copies) do_copy(&one);

@@ -32,17 +32,19 @@ static void cached(const struct cuda_attention *call, bool is_value, uint32_t sl
     const float scale = call->type == CUDA_KV_BF16
                             ? 1
                             : half_to_f32(scales[run * 32 + (is_value ? 16 : 0) + slot % 16]);
-    for (uint32_t i = 0; i < call->head_dim; i++)
-        ret_values[i] = call->type == CUDA_KV_BF16
-                            ? bf16_to_f32(((const uint16_t *)pool)[at + i])
-                            : host_from_e4m3(((const uint8_t *)pool)[at + i]) * scale;
+    if (call->type == CUDA_KV_BF16)
+        for (uint32_t i = 0; i < call->head_dim; i++)
+            ret_values[i] = host_from_bf16(((const uint16_t *)pool)[at + i]);
+    else
+        for (uint32_t i = 0; i < call->head_dim; i++)
+            ret_values[i] = host_from_e4m3(((const uint8_t *)pool)[at + i]) * scale;
 }
 
 static void merge(struct sums *sums, float m, float l, const float *o, uint32_t width) {
     const float most = fmaxf(sums->m, m);
     const float own = l > 0 ? expf(m - most) : 0, before = sums->l > 0 ? expf(sums->m - most) : 0;
-    for (uint32_t i = 0; i < width; i++)
-        sums->o[i] = sums->o[i] * before + (l > 0 ? o[i] * own : 0);
+    for (uint32_t i = 0; l > 0 && i < width; i++) sums->o[i] = sums->o[i] * before + o[i] * own;
+    for (uint32_t i = 0; !(l > 0) && i < width; i++) sums->o[i] *= before;
     sums->l = sums->l * before + (l > 0 ? l * own : 0);
     sums->m = most;
 }
@@ -69,23 +71,24 @@ static void leave(const struct cuda_attention *call, uint32_t row, uint32_t head
     }
     uint16_t *y = (uint16_t *)call->y + row * call->y_stride + head * width;
     const float all = sums->l + (call->sinks ? expf(call->sinks[head] - sums->m) : 0);
-    for (uint32_t i = 0; i < width; i++) y[i] = bf16_from_f32(sums->l > 0 ? sums->o[i] / all : 0);
+    for (uint32_t i = 0; i < width; i++) y[i] = host_to_bf16(sums->l > 0 ? sums->o[i] / all : 0);
 }
 
 static void add_keys(const struct cuda_attention *call, uint32_t row, uint32_t head,
                      uint32_t position, uint32_t begin, uint32_t end, uint32_t pages,
                      struct sums *sums) {
     const uint32_t kv = head / (call->head_count / call->kv_heads), width = call->head_dim;
-    const uint16_t *q = (const uint16_t *)call->q + row * call->q_stride + head * width;
-    float value[CUDA_HEAD_WIDE];
+    const uint16_t *from = (const uint16_t *)call->q + row * call->q_stride + head * width;
+    float q[CUDA_HEAD_WIDE], value[CUDA_HEAD_WIDE];
+    for (uint32_t i = 0; i < width; i++) q[i] = host_from_bf16(from[i]);
     if (end > position + 1) end = position + 1;
     if (call->window && position + 1 > call->window && begin < position + 1 - call->window)
         begin = position + 1 - call->window;
     for (uint32_t j = begin; j < end; j++) {
         const uint32_t slot = call->pages[pages + j / 16] * 16 + j % 16;
-        float score = 0;
         cached(call, false, slot, kv, value);
-        for (uint32_t i = 0; i < width; i++) score += bf16_to_f32(q[i]) * value[i];
+        float score = 0;
+        for (uint32_t i = 0; i < width; i++) score += q[i] * value[i];
         score *= call->scale;
         if (call->softcap > 0) score = call->softcap * tanhf(score / call->softcap);
         cached(call, true, slot, kv, value);
@@ -190,7 +193,8 @@ enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *s
             int32_t whole;
             memcpy(&whole, &logits[i], sizeof whole);
             if (in->is_int32) logits[i] = (float)whole;
-            if (in->row_scale) logits[i] *= in->row_scale[row] * bf16_to_f32(in->column_scale[i]);
+            if (in->row_scale)
+                logits[i] *= in->row_scale[row] * host_from_bf16(in->column_scale[i]);
             if (in->softcap > 0) logits[i] = in->softcap * tanhf(logits[i] / in->softcap);
             is_bad |= i < in->vocab && !(logits[i] <= 3e38f);
         }

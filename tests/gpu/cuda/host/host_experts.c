@@ -107,28 +107,34 @@ enum err cuda_route(const struct cuda_route *call, struct CUstream_st *stream,
 
 /* ---- products ---- */
 
-static float number_at(enum cuda_code code, const void *from, size_t at) {
-    if (code == CUDA_BF16) return bf16_to_f32(((const uint16_t *)from)[at]);
-    if (code == CUDA_E4M3) return host_from_e4m3(((const uint8_t *)from)[at]);
-    return (float)((const int8_t *)from)[at];
+/* `count` numbers of a code from place `at` on. */
+static void numbers_at(enum cuda_code code, const void *from, size_t at, uint32_t count,
+                       float *ret_values) {
+    if (code == CUDA_BF16)
+        for (uint32_t i = 0; i < count; i++)
+            ret_values[i] = host_from_bf16(((const uint16_t *)from)[at + i]);
+    else if (code == CUDA_E4M3)
+        for (uint32_t i = 0; i < count; i++)
+            ret_values[i] = host_from_e4m3(((const uint8_t *)from)[at + i]);
+    else
+        for (uint32_t i = 0; i < count; i++) ret_values[i] = (float)((const int8_t *)from)[at + i];
 }
 
-/* An expert's sum of a row of `in` and one of its lines, scaled. */
-static float sum_of(const struct cuda_experts *call, uint32_t expert, uint32_t line, size_t row) {
+/* An expert's sum of a row of `in` and one of its lines, scaled. `room` (call->inputs). */
+static float sum_of(const struct cuda_experts *call, uint32_t expert, uint32_t line, size_t row,
+                    const float *in, float *room) {
     const size_t at = (size_t)expert * call->outputs + line;
-    double sum = 0;
     const struct cuda_grouped weights = {call->grouping, call->by.experts * call->outputs,
                                          call->inputs, (void *)(uintptr_t)call->weights};
     const uint32_t gate_width = call->ending == CUDA_EXPERTS_DOWN ? 0 : call->outputs / 2;
-    for (uint32_t i = 0; i < call->inputs; i++) {
-        const float weight =
-            call->grouping == GROUPED_NOT
-                ? number_at(call->code, call->weights, at * call->inputs + i)
-                : host_grouped_number(&weights, host_grouped_line(gate_width, (uint32_t)at), i);
-        sum += (double)weight * (double)number_at(call->code, call->in, row * call->inputs + i);
-    }
+    if (call->grouping == GROUPED_NOT)
+        numbers_at(call->code, call->weights, at * call->inputs, call->inputs, room);
+    else
+        host_grouped_numbers(&weights, host_grouped_line(gate_width, (uint32_t)at), room);
+    double sum = 0;
+    for (uint32_t i = 0; i < call->inputs; i++) sum += (double)room[i] * (double)in[i];
     if (call->code != CUDA_BF16)
-        sum *= (double)call->row_scale[row] * (double)bf16_to_f32(call->column_scale[at]);
+        sum *= (double)call->row_scale[row] * (double)host_from_bf16(call->column_scale[at]);
     return (float)sum + (call->bias ? call->bias[at] : 0);
 }
 
@@ -151,16 +157,19 @@ enum err cuda_experts(const struct cuda_experts *call, struct CUstream_st *strea
     const struct cuda_expert_order *by = &call->by;
     const bool is_down = call->ending == CUDA_EXPERTS_DOWN;
     const uint32_t width = is_down ? call->outputs : call->outputs / 2;
+    float *in = malloc(2 * call->inputs * sizeof *in), *room = in + call->inputs;
     for (size_t place = 0; place < (size_t)by->rows * by->each; place++) {
         const uint32_t pair = by->order[place], expert = by->chosen[pair];
+        const size_t row = is_down ? place : pair / by->each;
         uint16_t *y = call->y + (is_down ? pair : place) * width;
+        numbers_at(call->code, call->in, row * call->inputs, call->inputs, in);
         for (uint32_t i = 0; i < width; i++) {
-            const size_t row = is_down ? place : pair / by->each;
-            const float sum = sum_of(call, expert, i, row);
-            y[i] = bf16_from_f32(is_down ? sum
-                                         : gated(call, sum, sum_of(call, expert, width + i, row)));
+            float sum = sum_of(call, expert, i, row, in, room);
+            if (!is_down) sum = gated(call, sum, sum_of(call, expert, width + i, row, in, room));
+            y[i] = host_to_bf16(sum);
         }
     }
+    free(in);
     return OK;
 }
 
@@ -171,11 +180,11 @@ static float shared_at(const struct cuda_experts_sum *call, size_t row, uint32_t
     const size_t at = row * shared->stride + column;
     float value = shared->type == CUDA_SUMS_INT32
                       ? (float)((const int32_t *)shared->sums)[at]
-                      : bf16_to_f32(((const uint16_t *)shared->sums)[at]);
+                      : host_from_bf16(((const uint16_t *)shared->sums)[at]);
     if (shared->row_scale)
-        value *= shared->row_scale[row] * bf16_to_f32(shared->column_scale[column]);
+        value *= shared->row_scale[row] * host_from_bf16(shared->column_scale[column]);
     if (!call->shared_gate) return value;
-    return value / (1 + expf(-bf16_to_f32(call->shared_gate[row * call->gate_stride])));
+    return value / (1 + expf(-host_from_bf16(call->shared_gate[row * call->gate_stride])));
 }
 
 HOST_AGAIN(cuda_experts_sum)
@@ -188,9 +197,9 @@ enum err cuda_experts_sum(const struct cuda_experts_sum *call, struct CUstream_s
         for (uint32_t i = 0; i < call->width; i++) {
             float sum = 0;
             for (size_t pair = row * call->by.each; pair < (row + 1) * call->by.each; pair++)
-                sum += call->by.weights[pair] * bf16_to_f32(call->h[pair * call->width + i]);
+                sum += call->by.weights[pair] * host_from_bf16(call->h[pair * call->width + i]);
             if (call->shared.sums) sum += shared_at(call, row, i);
-            call->y[row * call->width + i] = bf16_from_f32(sum);
+            call->y[row * call->width + i] = host_to_bf16(sum);
         }
     return OK;
 }

@@ -47,7 +47,7 @@ enum err cuda_gate_with(const struct cuda_gate_with *call, struct CUstream_st *s
         float y[CUDA_GATE_WITH_MAX];
         for (uint32_t i = 0; i < call->width; i++)
             y[i] = host_gated(call->kind, host_sum_at(&call->in, row, i),
-                              bf16_to_f32(call->with[with * call->with_stride + i]));
+                              host_from_bf16(call->with[with * call->with_stride + i]));
         host_store(&call->y, row, y, call->width);
     }
     return OK;
@@ -69,9 +69,9 @@ enum err cuda_inputs(const struct cuda_inputs *call, struct CUstream_st *stream,
                 part[i] = host_sum_at(&call->in, row, first + i) * call->in_scale;
             const float factor = host_factor_of(part, call->width, call->epsilon);
             for (uint32_t i = 0; i < call->width; i++) {
-                const float own = bf16_to_f32(call->table[(size_t)token * all + first + i]);
+                const float own = host_from_bf16(call->table[(size_t)token * all + first + i]);
                 const float sum = own * call->table_scale + part[i] * factor * call->weight[i];
-                call->y[row * all + first + i] = bf16_from_f32(sum * 0.70710678f);
+                call->y[row * all + first + i] = host_to_bf16(sum * 0.70710678f);
             }
         }
     }
@@ -90,8 +90,8 @@ enum err cuda_side(const struct cuda_side *call, struct CUstream_st *stream, str
         const float factor = host_factor_of(h, width, call->epsilon);
         for (uint32_t i = 0; i < width; i++)
             call->y[row * width + i] =
-                bf16_from_f32(h[i] * factor * call->weight[i] +
-                              (call->plus ? bf16_to_f32(call->plus[row * width + i]) : 0));
+                host_to_bf16(h[i] * factor * call->weight[i] +
+                             (call->plus ? host_from_bf16(call->plus[row * width + i]) : 0));
     }
     free(h);
     return OK;

@@ -58,13 +58,13 @@ static float number_of(enum grouping kind, const struct place *place, uint32_t i
     const uint32_t nibble = byte >> shift & 15u;
     if (kind == GROUPED_E2M1) {
         static const float sizes[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-        return bf16_to_f32(place->pair[0]) * (nibble & 8 ? -sizes[nibble & 7] : sizes[nibble]);
+        return host_from_bf16(place->pair[0]) * (nibble & 8 ? -sizes[nibble & 7] : sizes[nibble]);
     }
     const float code = (float)nibble;
     return kind == GROUPED_ZEROS ? low * (code + high) : low * code + high;
 }
 
-static void numbers_of(const struct cuda_grouped *weights, uint32_t line, float *ret_values) {
+void host_grouped_numbers(const struct cuda_grouped *weights, uint32_t line, float *ret_values) {
     for (uint32_t group = 0; group < weights->inputs / GROUPED_INPUTS; group++) {
         const struct place place = place_of(weights, line, group);
         for (uint32_t i = 0; i < GROUPED_INPUTS; i++)
@@ -91,7 +91,7 @@ static void put_scales(const struct place *place, const struct quant_form *form,
     if (kind == GROUPED_BYTES) second = form->group == 16 ? scales[1] : scale;
     if (kind == GROUPED_ZEROS)
         second = !form->has_minimum ? -(float)form->zero : scale != 0 ? minima[0] / scale : 0;
-    place->pair[0] = kind == GROUPED_E2M1 ? bf16_from_f32(2 * scale) : half_from_f32(scale);
+    place->pair[0] = kind == GROUPED_E2M1 ? host_to_bf16(2 * scale) : half_from_f32(scale);
     place->pair[1] = half_from_f32(second);
 }
 
@@ -152,9 +152,9 @@ enum err cuda_grouped_unpack(const struct cuda_grouped_unpack *call, struct CUst
     const uint32_t cols = call->from.inputs;
     float *row = malloc(cols * sizeof *row);
     for (uint32_t line = 0; line < call->from.lines; line++) {
-        numbers_of(&call->from, line, row);
+        host_grouped_numbers(&call->from, line, row);
         for (uint32_t i = 0; i < cols; i++)
-            call->to[(size_t)line * cols + i] = bf16_from_f32(row[i]);
+            call->to[(size_t)line * cols + i] = host_to_bf16(row[i]);
     }
     free(row);
     return OK;
@@ -166,7 +166,7 @@ static void multiply_line(const float *weights, const float *in, uint32_t rows, 
     for (uint32_t row = 0; row < rows; row++) {
         float sum = 0;
         for (uint32_t i = 0; i < inputs; i++) sum += weights[i] * in[(size_t)row * inputs + i];
-        y[row * y_stride] = bf16_from_f32(sum);
+        y[row * y_stride] = host_to_bf16(sum);
     }
 }
 
@@ -174,7 +174,7 @@ static void multiply(const struct cuda_grouped *weights, const float *in, uint32
                      uint16_t *y, size_t y_stride) {
     float *line = malloc(weights->inputs * sizeof *line);
     for (uint32_t i = 0; i < weights->lines; i++) {
-        numbers_of(weights, i, line);
+        host_grouped_numbers(weights, i, line);
         multiply_line(line, in, rows, weights->inputs, y + i, y_stride);
     }
     free(line);
@@ -193,7 +193,7 @@ enum err cuda_grouped_few(const struct cuda_grouped_few *call, struct CUstream_s
     float *in = malloc((size_t)call->rows * inputs * sizeof *in);
     for (uint32_t row = 0; row < call->rows; row++)
         for (uint32_t i = 0; i < inputs; i++)
-            in[(size_t)row * inputs + i] = bf16_to_f32(call->in[row * call->in_stride + i]);
+            in[(size_t)row * inputs + i] = host_from_bf16(call->in[row * call->in_stride + i]);
     multiply(&call->weights, in, call->rows, call->y, call->y_stride);
     free(in);
     return OK;
@@ -212,10 +212,10 @@ enum err cuda_grouped_quantise(const struct cuda_grouped_quantise *call, struct 
             float most = 0, *scale = (float *)call->to.scales + 2 * at;
             int sum = 0;
             for (uint32_t i = 0; i < GROUPED_INPUTS; i++)
-                most = fmaxf(most, fabsf(bf16_to_f32(from[i])));
+                most = fmaxf(most, fabsf(host_from_bf16(from[i])));
             scale[0] = fmaxf(most / 127.0f, 1e-20f);
             for (uint32_t i = 0; i < GROUPED_INPUTS; i++)
-                sum += codes[i] = (int8_t)lrintf(bf16_to_f32(from[i]) / scale[0]);
+                sum += codes[i] = (int8_t)lrintf(host_from_bf16(from[i]) / scale[0]);
             scale[1] = scale[0] * (float)sum;
         }
     return OK;

@@ -11,11 +11,31 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct CUstream_st;
 
-float host_from_e4m3(uint8_t code); /* not for NaN */
-uint8_t host_to_e4m3(float value);  /* the nearest code, at most 448 */
+/* bf16_to_f32 and bf16_from_f32 of kernels/quant.h, which are calls: a third of the time was
+ * theirs. */
+static inline float host_from_bf16(uint16_t value) {
+    const uint32_t bits = (uint32_t)value << 16;
+    float result;
+    memcpy(&result, &bits, sizeof result);
+    return result;
+}
+static inline uint16_t host_to_bf16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u); /* quiet NaN */
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+extern float host_e4m3[256]; /* the number of a code; filled when the library is loaded */
+/* Not for NaN. */
+static inline float host_from_e4m3(uint8_t code) {
+    return host_e4m3[code];
+}
+uint8_t host_to_e4m3(float value); /* the nearest code, at most 448 */
 
 /* ---- host_rows.c ---- */
 
@@ -43,6 +63,8 @@ bool host_can_store(uintptr_t at);
 /* ---- host_grouped.c ---- */
 
 struct cuda_grouped;
+/* The numbers of a line of codes in groups. */
+void host_grouped_numbers(const struct cuda_grouped *weights, uint32_t line, float *ret_values);
 /* The number of a line and an input of codes in groups. */
 float host_grouped_number(const struct cuda_grouped *weights, uint32_t line, uint32_t input);
 /* The line of a row of experts whose gate and up have that width; 0: they have none. */

@@ -22,7 +22,7 @@ static float silu(float x) {
 }
 
 static float rounded(float value) {
-    return bf16_to_f32(bf16_from_f32(value));
+    return host_from_bf16(host_to_bf16(value));
 }
 
 /* ---- slots ---- */
@@ -34,14 +34,15 @@ static void *slot_at(const struct cuda_states *states, uint32_t slot) {
 static float number_at(const struct cuda_states *states, uint32_t slot, size_t at) {
     if (slot == CUDA_STATE_NONE) return 0;
     const void *from = slot_at(states, slot);
-    return states->is_bf16 ? bf16_to_f32(((const uint16_t *)from)[at]) : ((const float *)from)[at];
+    return states->is_bf16 ? host_from_bf16(((const uint16_t *)from)[at])
+                           : ((const float *)from)[at];
 }
 
 static void put_number(const struct cuda_states *states, uint32_t slot, size_t at, float value) {
     void *to = slot_at(states, slot);
     assert(host_can_store((uintptr_t)to));
     if (states->is_bf16)
-        ((uint16_t *)to)[at] = bf16_from_f32(value);
+        ((uint16_t *)to)[at] = host_to_bf16(value);
     else
         ((float *)to)[at] = value;
 }
@@ -121,7 +122,7 @@ static void head_row(const struct cuda_delta *call, size_t row, uint32_t head, c
     for (uint32_t i = 0; i < D; i++) {
         const float z = host_sum_at(&call->z, row, head * D + i);
         const float y = o[i] / sqrtf(squares / (float)D + call->epsilon) * call->norm[i];
-        call->y[row * call->y_stride + head * D + i] = bf16_from_f32(y * silu(z));
+        call->y[row * call->y_stride + head * D + i] = host_to_bf16(y * silu(z));
     }
 }
 
@@ -219,7 +220,7 @@ static void mamba_end(const struct cuda_mamba *call, size_t row, float *values) 
         for (uint32_t i = first; i < first + width; i++) {
             float y = values[i] * call->y_factor * (call->norm ? scale * call->norm[i] : 1);
             if (call->norm_is_first) y *= silu(host_sum_at(&call->z, row, i) * call->z_factor);
-            call->y[row * call->y_stride + i] = bf16_from_f32(y);
+            call->y[row * call->y_stride + i] = host_to_bf16(y);
         }
     }
 }
@@ -310,7 +311,7 @@ static void run_short_channel(const struct cuda_short_conv *call,
         const float sum = convolve(&channel, call->conv + (size_t)c * SHORT_TAPS, SHORT_TAPS,
                                    call->tails.is_bf16 ? rounded(in) : in);
         call->y[row * call->y_stride + c] =
-            bf16_from_f32(sum * host_sum_at(&call->in, row, c + width));
+            host_to_bf16(sum * host_sum_at(&call->in, row, c + width));
         if (item->save != CUDA_STATE_NONE && i + 1 == item->save_rows)
             leave_channel(&channel, &call->tails, item->save, SHORT_TAPS, width, c);
     }
@@ -350,7 +351,7 @@ enum err cuda_output_gate(const struct cuda_output_gate *call, struct CUstream_s
         for (uint32_t i = 0; i < call->width; i++) {
             uint16_t *y = &call->y[row * call->y_stride + i];
             const size_t from = call->gate_rows ? call->gate_rows[row] : row;
-            *y = bf16_from_f32(bf16_to_f32(*y) / (1 + expf(-host_sum_at(&call->gate, from, i))));
+            *y = host_to_bf16(host_from_bf16(*y) / (1 + expf(-host_sum_at(&call->gate, from, i))));
         }
     return OK;
 }

@@ -4,7 +4,6 @@
  * must be there: the host code makes the calls of all ranks operation by operation. */
 
 #include "gpu/cuda/reduce.h"
-#include "kernels/quant.h"
 
 #include "host_kernels.h"
 
@@ -34,7 +33,7 @@ enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
         for (uint32_t i = 0; i < norm->width; i++) {
             h[i] = norm->h.bias ? norm->h.bias[i] : 0;
             for (uint32_t k = 0; k < call->ranks; k++)
-                h[i] += bf16_to_f32(call->parts[k][row * norm->h.stride + i]);
+                h[i] += host_from_bf16(call->parts[k][row * norm->h.stride + i]);
         }
         host_norm_row(norm, row, h, y);
     }

@@ -18,16 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-float host_from_e4m3(uint8_t code) {
-    static float values[256];
-    if (values[1] == 0)
-        for (int i = 0; i < 256; i++) {
-            const int exponent = i >> 3 & 15, mantissa = i & 7;
-            const float size = exponent ? ldexpf((float)(8 + mantissa), exponent - 10)
-                                        : ldexpf((float)mantissa, -9);
-            values[i] = i & 0x80 ? -size : size;
-        }
-    return values[code];
+float host_e4m3[256];
+
+__attribute__((constructor)) static void fill_e4m3(void) {
+    for (int i = 0; i < 256; i++) {
+        const int exponent = i >> 3 & 15, mantissa = i & 7;
+        const float size =
+            exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : ldexpf((float)mantissa, -9);
+        host_e4m3[i] = i & 0x80 ? -size : size;
+    }
 }
 
 uint8_t host_to_e4m3(float value) {
@@ -49,9 +48,9 @@ float host_sum_at(const struct cuda_product *product, size_t row, size_t column)
     const size_t at = row * product->stride + column;
     float value = product->type == CUDA_SUMS_INT32
                       ? (float)((const int32_t *)product->sums)[at]
-                      : bf16_to_f32(((const uint16_t *)product->sums)[at]);
+                      : host_from_bf16(((const uint16_t *)product->sums)[at]);
     if (product->row_scale)
-        value *= product->row_scale[row] * bf16_to_f32(product->column_scale[column]);
+        value *= product->row_scale[row] * host_from_bf16(product->column_scale[column]);
     return product->bias ? value + product->bias[column] : value;
 }
 
@@ -75,7 +74,7 @@ static void store_codes(const struct cuda_rows *y, size_t row, const float *valu
                         float scale) {
     for (uint32_t i = 0; i < width; i++) {
         const size_t at = row * y->stride + i;
-        if (y->type == CUDA_BF16) ((uint16_t *)y->codes)[at] = bf16_from_f32(values[i]);
+        if (y->type == CUDA_BF16) ((uint16_t *)y->codes)[at] = host_to_bf16(values[i]);
         if (y->type == CUDA_E4M3) ((uint8_t *)y->codes)[at] = host_to_e4m3(values[i] / scale);
         if (y->type == CUDA_INT8) ((int8_t *)y->codes)[at] = (int8_t)lrintf(values[i] / scale);
     }
@@ -102,7 +101,7 @@ void host_norm_row(const struct cuda_norm *call, size_t row, const float *h, flo
                (call->post ? call->x_scale : 1);
     factor = call->is_bare ? 1 : host_factor_of(x, call->width, call->epsilon);
     for (uint32_t i = 0; i < call->width; i++) {
-        float weight = call->weight.is_bf16 ? bf16_to_f32(((const uint16_t *)call->weight.at)[i])
+        float weight = call->weight.is_bf16 ? host_from_bf16(((const uint16_t *)call->weight.at)[i])
                                             : ((const float *)call->weight.at)[i];
         y[i] = x[i] * factor * (weight + call->weight.plus);
     }
@@ -132,7 +131,7 @@ enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *str
     float *y = malloc(call->width * sizeof *y);
     for (size_t row = 0; row < call->rows; row++) {
         for (uint32_t i = 0; i < call->width; i++)
-            y[i] = bf16_to_f32(((const uint16_t *)call->from)[row * call->from_stride + i]);
+            y[i] = host_from_bf16(((const uint16_t *)call->from)[row * call->from_stride + i]);
         host_store(&call->y, row, y, call->width);
     }
     free(y);
@@ -154,7 +153,7 @@ static void keep(const struct cuda_heads *call, uint32_t slot, uint32_t head, bo
         if (call->kv_scales)
             ((uint8_t *)pool)[at + i] = host_to_e4m3(values[i] / half_to_f32(half));
         else
-            ((uint16_t *)pool)[at + i] = bf16_from_f32(values[i]);
+            ((uint16_t *)pool)[at + i] = host_to_bf16(values[i]);
     }
 }
 
@@ -191,7 +190,7 @@ enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
             if (!is_value) turn(call, row, is_q ? call->q_norm : call->k_norm, head);
             if (is_value && call->norms_v) norm_head(call, NULL, head);
             for (uint32_t i = 0; is_q && i < call->head_dim; i++)
-                call->q[row * call->q_stride + h * call->head_dim + i] = bf16_from_f32(head[i]);
+                call->q[row * call->q_stride + h * call->head_dim + i] = host_to_bf16(head[i]);
             if (!is_q)
                 keep(call, call->slots[row], (h - call->heads) % call->kv_heads, is_value, head);
         }
@@ -208,7 +207,7 @@ enum err cuda_embed(const struct cuda_embed *call, struct CUstream_st *stream,
             call->tokens[row] < 0 ? call->last_token[~call->tokens[row]] : call->tokens[row];
         for (uint32_t i = 0; i < call->width; i++)
             call->x[row * call->x_stride + i] =
-                bf16_to_f32(call->table[(size_t)token * call->width + i]) * call->scale +
+                host_from_bf16(call->table[(size_t)token * call->width + i]) * call->scale +
                 (call->positions ? call->positions[(size_t)call->places[row] * call->width + i]
                                  : 0);
     }
@@ -323,7 +322,7 @@ static void elements(enum cuda_format format, const void *from, size_t at, size_
         if (format == CUDA_FORMAT_E4M3 || format == CUDA_FORMAT_E4M3_F32)
             ret_values[i] = host_from_e4m3(((const uint8_t *)from)[at + i]);
         else
-            ret_values[i] = bf16_to_f32(((const uint16_t *)from)[at + i]);
+            ret_values[i] = host_from_bf16(((const uint16_t *)from)[at + i]);
     }
 }
 
@@ -363,7 +362,7 @@ static void multiply_numbers(const struct cuda_multiply *call) {
             if (cuda_format_out_bytes(call->format) == 4)
                 ((float *)call->sums)[at] = sum;
             else
-                ((uint16_t *)call->sums)[at] = bf16_from_f32(sum);
+                ((uint16_t *)call->sums)[at] = host_to_bf16(sum);
         }
     }
     free(in);
@@ -402,7 +401,7 @@ static void end_row(const struct cuda_scaled *call, const struct cuda_product *p
     for (size_t i = 0; i < width; i++) {
         float value = host_sum_at(product, row, i);
         if (is_gated) value = host_gated(kind, value, host_sum_at(product, row, width + i));
-        ((uint16_t *)call->y)[row * width + i] = bf16_from_f32(value);
+        ((uint16_t *)call->y)[row * width + i] = host_to_bf16(value);
     }
 }
 
@@ -452,7 +451,7 @@ static uint16_t weight_scale(enum cuda_code code, const float *values, uint32_t 
     const float least = scale_of(code, values, width); /* with which the largest code is 448 */
     for (int i = 0; code == CUDA_E4M3 && i < 8; i++)
         if (has_all(values, width, least * 448.0f / largest[i]))
-            return bf16_from_f32(least * 448.0f / largest[i]);
+            return host_to_bf16(least * 448.0f / largest[i]);
     return bf16_above(least);
 }
 
@@ -475,7 +474,7 @@ enum err cuda_unpack(const struct cuda_unpack *call, struct CUstream_st *stream,
         if (call->code == CUDA_INT8) mix(row, call->cols, 0.25f);
         if (call->code != CUDA_BF16) {
             call->scales[i] = weight_scale(call->code, row, call->cols);
-            scale = bf16_to_f32(call->scales[i]);
+            scale = host_from_bf16(call->scales[i]);
         }
         store_codes(&y, i, row, call->cols, scale);
     }

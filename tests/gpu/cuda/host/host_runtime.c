@@ -9,10 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define CARD_BYTES ((size_t)1 << 30)
 #define FULL_BYTES ((size_t)12 << 20) /* free on a GPU that others fill */
 #define POISON 0xff                   /* NaN in every float format */
+#define TILE_BYTES ((size_t)2 << 20)
 
 /* The one piece of a GPU's memory that open takes. */
 static struct {
@@ -129,19 +132,45 @@ cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_total) {
     *ret_free = host_was_full() ? FULL_BYTES : CARD_BYTES - CARD_BYTES / 10 - cards[here].bytes;
     return cudaSuccess;
 }
+/* A file of one tile of poison, or -1. */
+static int poison_file(void) {
+    static char tile[TILE_BYTES];
+    const int file = memfd_create("poison", MFD_CLOEXEC);
+    memset(tile, POISON, sizeof tile);
+    if (file >= 0 && write(file, tile, sizeof tile) == (ssize_t)sizeof tile) return file;
+    if (file >= 0) (void)close(file);
+    return -1;
+}
+
+/* Poison in `bytes`, or NULL: the tile of a file, again and again, so that a page takes memory and
+ * time once somebody writes to it. */
+static char *poisoned(size_t bytes) {
+    const int file = poison_file();
+    char *at =
+        file < 0 ? MAP_FAILED : mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool is_whole = at != MAP_FAILED;
+    for (size_t done = 0; is_whole && done < bytes; done += TILE_BYTES) {
+        const size_t part = bytes - done < TILE_BYTES ? bytes - done : TILE_BYTES;
+        is_whole = mmap(at + done, part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file,
+                        0) != MAP_FAILED;
+    }
+    if (at != MAP_FAILED && !is_whole) (void)munmap(at, bytes);
+    if (file >= 0) (void)close(file);
+    return is_whole ? at : NULL;
+}
+
 cudaError_t cudaMalloc(void **ret_at, size_t bytes) {
     assert(!cards[here].at);
-    *ret_at = cards[here].at = malloc(bytes);
+    *ret_at = cards[here].at = poisoned(bytes);
     if (!*ret_at) return cudaErrorMemoryAllocation;
     cards[here].bytes = bytes;
-    memset(*ret_at, POISON, bytes);
     return cudaSuccess;
 }
 cudaError_t cudaFree(void *at) {
     if (!at) return host_is_full("context") ? cudaErrorMemoryAllocation : cudaSuccess;
     for (int i = 0; i < HOST_CARDS_MAX; i++)
         if (cards[i].at == at) {
-            free(at);
+            (void)munmap(at, cards[i].bytes);
             cards[i].at = NULL, cards[i].bytes = 0;
             return cudaSuccess;
         }

@@ -63,7 +63,8 @@ enum err cuda_pool(const struct cuda_pool *call, struct CUstream_st *stream, str
         for (uint32_t k = 0; k < call->width; k++) {
             float sum = 0;
             for (uint32_t row = 0; row < call->pools[i].rows; row++)
-                sum += bf16_to_f32(call->from[(call->pools[i].row + row) * call->from_stride + k]);
+                sum +=
+                    host_from_bf16(call->from[(call->pools[i].row + row) * call->from_stride + k]);
             call->y[i * call->y_stride + k] = sum;
         }
     return OK;
