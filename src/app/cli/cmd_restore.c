@@ -6,9 +6,15 @@
 #include "cli/command.h"
 #include "cli/pull_show.h"
 #include "cli/state_dir.h"
+#include "copy/restore.h"
+
+#include "s3/place.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 struct chosen {
     const char *state_dir;
@@ -40,8 +46,39 @@ static enum err check(struct command_call *call, struct error *error) {
     return err_set(error, ERR_INVALID, "name the folder of the backups; see --help");
 }
 
+/* Restores what `quern serve --copy-to` has stored. */
+static enum err run_copy(const struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    struct copy_restored restored;
+    char when[BACKUP_TIME_BYTES];
+    if (chosen->generation || chosen->again)
+        return err_set(error, ERR_INVALID, "--generation and --again are for folders of backups");
+    enum err err =
+        copy_restore_from(call->operands[0], chosen->state_dir, call->stop, &restored, error);
+    if (err == OK) err = audit_by_command(chosen->state_dir, "restore", "copy", error);
+    if (err != OK) return err;
+    backup_time_text(restored.unix_ms / 1000, when);
+    printf("restored the copy of the server on '%s', of %s, into %s: %" PRIu64 " %s\n",
+           restored.host, when, printable(chosen->state_dir).text, restored.files,
+           plural(restored.files, "file", "files"));
+    printf("%" PRIu64 " %s, of which %" PRIu64 " %s on at the next start\n", restored.batches,
+           plural(restored.batches, "batch", "batches"), restored.unfinished,
+           plural(restored.unfinished, "goes", "go"));
+    printf("that server is not stopped by this, and keeps its copy: to take it over, start with "
+           "--standby\n");
+    return OK;
+}
+
+/* True for the place of a copy: s3://, file://, or a folder that has a copy's log. */
+static bool is_copy(const char *name) {
+    char log[PATH_MAX];
+    if (s3_is_place(name) || strncmp(name, "file://", 7) == 0) return true;
+    return snprintf(log, sizeof log, "%s/log", name) < PATH_MAX && access(log, F_OK) == 0;
+}
+
 static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
+    if (is_copy(call->operands[0])) return run_copy(call, error);
     struct backup_restore restore = {.dir = call->operands[0],
                                      .state_dir = chosen->state_dir,
                                      .generation = (uint64_t)chosen->generation,
@@ -83,15 +120,17 @@ static const struct option_table tables[] = {{rows, 0}};
 const struct command cmd_restore = {
     .name = "restore",
     .summary = "make a state directory of a backup",
-    .usage = "restore DIR [--state-dir DIR] [--generation N] [--again]",
+    .usage = "restore DIR|s3://BUCKET/PREFIX [--state-dir DIR] [--generation N] [--again]",
     .help = "Fills a new or empty state directory from the folder DIR of `quern backup`. Compares\n"
             "every byte with its sum, and says what it restored. The next `quern serve` on the\n"
             "directory goes on with the batches that have not ended. A move, made by\n"
-            "`quern backup --move`, is restored once.\n",
+            "`quern backup --move`, is restored once. An object storage or a folder that\n"
+            "`quern serve --copy-to` fills is restored as well, up to its last entry.\n",
     .tables = tables,
     .table_count = 1,
     .chosen_bytes = sizeof(struct chosen),
     .operands_max = 1,
+    .stops = true,
     .set_defaults = set_defaults,
     .check = check,
     .run = run,

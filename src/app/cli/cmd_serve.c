@@ -26,7 +26,7 @@ struct chosen {
     struct serve_options serve;
     struct engine_choice choice;
     json_t *settings; /* owned; manifests have them */
-    int64_t port, drain_s, lookahead_lines, hang_s, stuck_s, preflight_s;
+    int64_t port, drain_s, standby_s, lookahead_lines, hang_s, stuck_s, preflight_s;
     const char *profile;
     bool extended_windows;
     int64_t max_file_bytes; /* 0: the profile's */
@@ -55,6 +55,14 @@ static const struct option rows[] = {
      .reloads = true},
     {"state-dir", OPTION_TEXT, AT(serve.node.store.dir), "DIR",
      .help = "folder of all durable state (default ${XDG_STATE_HOME:-~/.local/state}/quern)"},
+    {"copy-to", OPTION_TEXT, AT(serve.copy_to), "PLACE",
+     .help = "s3://BUCKET/PREFIX or a folder that gets all that is committed, before clients are "
+             "told (default: none)"},
+    {"standby", OPTION_SWITCH, AT(serve.is_standby),
+     .help = "hold nothing and wait until the server that copies to --copy-to is silent; then take "
+             "its copy and go on"},
+    {"standby-seconds", OPTION_INTEGER, AT(standby_s), "N",
+     .help = "silence after which a standby takes over (default 15 s)", .min = 5, .max = 86400},
     {"signing-key", OPTION_TEXT, AT(serve.signing_key), "FILE",
      .help = "Ed25519 key that signs manifests of batches (default: signing_key in the state "
              "directory, which is made if it does not exist)"},
@@ -129,6 +137,7 @@ static void set_defaults(void *context) {
     chosen->body_memory_bytes = (int64_t)256 << 20;
     chosen->answer_memory_bytes = (int64_t)256 << 20;
     chosen->drain_s = 30;
+    chosen->standby_s = 15;
     chosen->stuck_s = 900;
     chosen->lookahead_lines = 4096;
     chosen->preflight_s = 600;
@@ -158,6 +167,8 @@ static enum err check(struct command_call *call, struct error *error) {
     if (err == OK && serve->metrics_compat && strcmp(serve->metrics_compat, "vllm") != 0)
         err =
             err_set(error, ERR_INVALID, "--metrics-compat: %s is not vllm", serve->metrics_compat);
+    if (err == OK && serve->is_standby && !serve->copy_to)
+        err = err_set(error, ERR_INVALID, "--standby needs --copy-to");
     if (err == OK) err = serve_set_profile(serve, chosen->profile, error);
     if (err == OK && serve->studio.url)
         err = remote_place_read_root(serve->studio.url, "--label-studio-url", chosen->studio_url,
@@ -175,6 +186,7 @@ static enum err check(struct command_call *call, struct error *error) {
     serve->body_memory_bytes_max = (uint64_t)chosen->body_memory_bytes;
     serve->answer_memory_bytes_max = (uint64_t)chosen->answer_memory_bytes;
     serve->drain_ms = chosen->drain_s * 1000;
+    serve->standby_ms = chosen->standby_s * 1000;
     serve->preflight_ms = chosen->preflight_s * 1000;
     serve->node.watches_cards = true;
     serve->node.runner.rules.webhook_http = serve->webhooks.allow_private;

@@ -62,6 +62,17 @@ static void print_models(const json_t *models) {
     if (count == 0) printf("-");
 }
 
+static void show_copy(const json_t *copy) {
+    if (!json_is_object(copy)) return;
+    const char *state = json_string_value(json_object_get(copy, "state"));
+    const char *why = json_string_value(json_object_get(copy, "error"));
+    long long behind_ms = count_of(copy, "behind_ms");
+    printf("\ncopy: %s", state ? printable(state).text : "?");
+    if (behind_ms > 0) printf(", %lld.%lld s behind", behind_ms / 1000, behind_ms % 1000 / 100);
+    if (why) printf(": %s", printable(why).text);
+    printf("\n");
+}
+
 static void show_nodes(const json_t *nodes) {
     size_t i;
     const json_t *node;
@@ -89,4 +100,5 @@ void machine_show(const json_t *machine) {
     show_queues(json_object_get(machine, "queues"));
     show_queue(json_object_get(machine, "queue"));
     show_nodes(json_object_get(machine, "nodes"));
+    show_copy(json_object_get(machine, "copy"));
 }

@@ -366,6 +366,7 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     enum err err = store_open(&node->store, &options->store, error);
     if (err == OK)
         snprintf(node->dump_dir, sizeof node->dump_dir, "%s/dumps", store_dir(node->store));
+    if (err == OK && options->copy) err = copy_attach(options->copy, node->store, error);
     if (err == OK) err = runner_open(&node->runner, node->store, &runner, error);
     if (err == OK) err = open_all_workers(node, options, error);
     if (err == OK && options->queue)

@@ -11,6 +11,7 @@
  * Memory: owns the store, the runner and the device; the runner owns the workers. */
 
 #include "agent/agent.h"
+#include "copy/copy.h"
 #include "dialects/ollama_preset.h"
 #include "node/queue.h"
 #include "node/shelf.h"
@@ -61,6 +62,7 @@ struct node_options {
     struct engine_settings engine;
     struct upstream_spec *upstreams; /* (upstream_count), borrowed for node_open */
     size_t upstream_count;
+    struct copy *copy;                           /* takes all that is committed; NULL: none */
     struct queue_options *queue;                 /* NULL: no nodes; outlives the node */
     struct name_alias aliases[NODE_ALIASES_MAX]; /* --alias; the texts are borrowed */
     size_t alias_count;

@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/service.h"
+#include "batch/fsck.h"
+#include "copy/copy.h"
 #include "preflight/preflight_child.h"
 #include "server/batch_proof.h"
 #include "server/certificate.h"
@@ -15,9 +17,12 @@
 #include "server/service_status.h"
 #include "workers/fleet/fleet.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define POLL_MS 50
 #define CLOSE_MS 2000
@@ -37,6 +42,7 @@ struct front {
     struct studio_child studio;
     struct batch_proof proof;
     struct api *api;
+    struct copy *copy; /* NULL: none */
     uint32_t connections_max;
     uint16_t port;
 };
@@ -134,7 +140,8 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .cards = cards,
                               .cards_context = node,
                               .nodes = node_fleet(node) ? nodes : NULL,
-                              .nodes_context = node_fleet(node)};
+                              .nodes_context = node_fleet(node),
+                              .copy = front->copy};
     return api_open(&front->api, &api, &front->port, error);
 }
 
@@ -196,13 +203,22 @@ static void reload(const struct serve_options *options, struct front *front) {
 static void wait_for_stop(const struct serve_options *options, struct front *front) {
     struct service_status status = {0};
     sig_atomic_t reloads = 0;
-    while (!*options->stop) {
+    while (!*options->stop && !(front->copy && copy_is_fenced(front->copy))) {
         sig_atomic_t asked = options->reloads ? *options->reloads : 0;
         if (asked != reloads) reload(options, front);
         reloads = asked;
         service_status_tell(&status, node_runner(front->reload.node));
         clock_sleep_ms(POLL_MS);
     }
+}
+
+/* A server that another one has followed ends without a drain: its results would count nowhere. */
+static enum err check_lead(const struct front *front, struct error *error) {
+    if (!front->copy || !copy_is_fenced(front->copy)) return OK;
+    return err_set(error, ERR_CONFLICT,
+                   "another server has taken over the copy (--copy-to): this one has ended. Its "
+                   "state directory may have what nobody was told of; start it again with "
+                   "--standby and an empty --state-dir");
 }
 
 /* Ends with the lines in flight, or at the deadline. */
@@ -216,10 +232,56 @@ static void drain(const struct front *front) {
     log_info("drained left=%s", empty ? "nothing" : "lines that the next start runs again");
 }
 
+static void report_violation(void *context, const char *sentence) {
+    (void)context;
+    log_error("event=fsck violation=\"%s\"", sentence);
+}
+
+/* Checks what a standby has fetched, before anyone is served from it. */
+static enum err check_fetched(const char *state_dir, struct error *error) {
+    struct fsck_found found;
+    enum err err = fsck_run(state_dir, report_violation, NULL, &found, error);
+    if (err != OK || found.violations == 0) return err;
+    return err_set(error, ERR_CORRUPT,
+                   "--standby: the copy violates %llu promises (see the log). %s has it; nothing "
+                   "is served from it",
+                   (unsigned long long)found.violations, state_dir);
+}
+
+/* True for a directory that a server has used, so that there is nothing to fetch. */
+static bool has_state(const char *state_dir) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.4000s/meta.db", state_dir);
+    bool has_database = access(path, F_OK) == 0;
+    snprintf(path, sizeof path, "%.4000s/restoring", state_dir);
+    return has_database && access(path, F_OK) != 0;
+}
+
+static enum err open_copy(const struct serve_options *options, struct copy **ret_copy,
+                          struct error *error) {
+    const char *state_dir = options->node.store.dir;
+    if (!options->copy_to) return OK;
+    const struct copy_options copy = {
+        .place = options->copy_to, .state_dir = state_dir, .stop = options->stop};
+    enum err err = copy_open(ret_copy, &copy, error);
+    if (err != OK || !options->is_standby || has_state(state_dir)) return err;
+    service_tell("READY=1\nSTATUS=standing by");
+    err = copy_stand_by(*ret_copy, options->standby_ms, error);
+    return err == OK ? check_fetched(state_dir, error) : err;
+}
+
+/* Opens the copy, where one is wanted, and the node. */
+static enum err open_node(const struct serve_options *options, struct node_options *node_options,
+                          struct node **ret_node, struct error *error) {
+    enum err err = open_copy(options, &node_options->copy, error);
+    return err == OK ? node_open(ret_node, node_options, error) : err;
+}
+
 enum err serve_run(const struct serve_options *options, struct error *error) {
     struct node *node;
     struct front front = {
         .reload = {.node_options = &options->node, .drain_ms = options->drain_ms}};
+    struct node_options node_options = options->node;
     guard_memory();
     open_files_raise();
     warn_of_clock();
@@ -229,13 +291,15 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
     if (err == OK && options->ssl_certfile)
         err =
             certificate_open(&front.reload.tls, options->ssl_certfile, options->ssl_keyfile, error);
-    if (err == OK) err = node_open(&node, &options->node, error);
+    if (err == OK) err = open_node(options, &node_options, &node, error);
     if (err != OK) {
         tls_close(front.reload.tls);
+        copy_close(node_options.copy);
         service_close();
-        return err;
+        return err == ERR_CANCELLED ? OK : err;
     }
     front.reload.node = node;
+    front.copy = node_options.copy;
     /* The network side opens first, so that /health tells "loading" while models load. */
     err = open_front(options, node, &front, error);
     if (err == OK) err = node_wait_ready(node, options->stop, error);
@@ -247,10 +311,12 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
         service_tell("READY=1");
         options->listening(options->context, options->host, front.port);
         wait_for_stop(options, &front);
-        drain(&front);
+        err = check_lead(&front, error);
+        if (err == OK) drain(&front);
     }
     close_front(&front);
     node_close(node, 0);
+    copy_close(node_options.copy);
     service_close();
     return err == ERR_CANCELLED ? OK : err;
 }

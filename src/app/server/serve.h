@@ -39,12 +39,15 @@ struct serve_options {
     const char *signing_key; /* file of the key that signs manifests; NULL: the state directory's */
     const json_t *settings;  /* as run_record_make takes them */
     struct studio_settings studio;
-    uint64_t file_bytes_max;              /* 0: the API's default */
-    uint64_t batch_file_bytes_max;        /* 0: the limit of other files */
-    struct prices prices;                 /* for the costs of batches and preflights */
-    int64_t preflight_ms;                 /* limit of a client's preflight; 0: the API's default */
-    int64_t drain_ms;                     /* time for running requests after *stop */
-    const volatile bool *stop;            /* becomes true on a signal */
+    uint64_t file_bytes_max;       /* 0: the API's default */
+    uint64_t batch_file_bytes_max; /* 0: the limit of other files */
+    struct prices prices;          /* for the costs of batches and preflights */
+    int64_t preflight_ms;          /* limit of a client's preflight; 0: the API's default */
+    const char *copy_to;           /* place for a copy of all that is committed; NULL: none */
+    bool is_standby;               /* waits for the end of the server whose copy it is */
+    int64_t standby_ms;            /* silence after which it takes over */
+    int64_t drain_ms;              /* time for running requests after *stop */
+    const volatile bool *stop;     /* becomes true on a signal */
     const volatile sig_atomic_t *reloads; /* grows with each SIGHUP; NULL: none comes */
     void *context;
     /* SIGHUP has come: settings that reload_take knows may change now. */

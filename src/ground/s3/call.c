@@ -202,6 +202,7 @@ enum err s3_call_once(struct s3 *s3, const struct s3_call *call, struct error *e
     for (size_t i = 0; i < sizeof call->lines / sizeof *call->lines && call->lines[i]; i++)
         headers[count++] = call->lines[i];
     s3->call = call;
+    int64_t silence_ms = s3->options.silence_ms ? s3->options.silence_ms : SILENCE_MS;
     const struct net_request request = {.owner = s3,
                                         .url = target.url.at,
                                         .headers = headers,
@@ -209,8 +210,9 @@ enum err s3_call_once(struct s3 *s3, const struct s3_call *call, struct error *e
                                         .is_delete = strcmp(call->method, "DELETE") == 0,
                                         .may_repeat = true,
                                         .stream = call->bytes ? NET_STREAM_BYTES : NET_STREAM_NONE,
-                                        .first_byte_ms = call->file ? 0 : SILENCE_MS,
-                                        .stall_ms = SILENCE_MS};
+                                        .first_byte_ms =
+                                            call->file && !s3->options.silence_ms ? 0 : silence_ms,
+                                        .stall_ms = silence_ms};
     enum err err = exchange(s3, &request, error);
     s3->call = NULL;
     explicit_bzero(lines.at, lines.bytes);

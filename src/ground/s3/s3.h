@@ -14,6 +14,7 @@
  * Memory: one answer of at most 1 MiB; the bytes of files are not kept. s3_close wipes the secret.
  * Invariant: bytes of two versions of an object are never put together. */
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "s3/place.h"
 
@@ -29,6 +30,7 @@ struct s3_options {
     void *context;
     /* Tells the user a sentence, such as why a call waits. */
     void (*say)(void *context, const char *sentence);
+    int64_t silence_ms; /* limit of a silence of the server (default 300 s) */
 };
 
 /* Reads account and endpoint; makes no call. Errors of s3_account_read, and ERR_INVALID for an
@@ -54,3 +56,16 @@ enum err s3_put(struct s3 *s3, const struct s3_place *place, const char *path,
                 struct error *error) MUST_CHECK;
 /* Removes the file, and what the two above may have left next to it. */
 enum err s3_forget(const char *path, struct error *error) MUST_CHECK;
+
+/* --- objects that fit into memory: one attempt each; the caller tries again --- */
+
+/* Appends the object to the buf, whose maximum holds. ERR_LIMIT for a larger one. */
+enum err s3_object_read(struct s3 *s3, const struct s3_place *place, struct buf *ret_bytes,
+                        struct error *error) MUST_CHECK;
+/* Writes the object, with `only_new` unless it exists: ERR_CONFLICT. The storage decides that at
+ * once for all who write (If-None-Match), which is a refusal where it does not know the header. */
+enum err s3_object_write(struct s3 *s3, const struct s3_place *place, struct str bytes,
+                         bool only_new, struct error *error) MUST_CHECK;
+/* An object that does not exist is no error. */
+enum err s3_object_remove(struct s3 *s3, const struct s3_place *place,
+                          struct error *error) MUST_CHECK;

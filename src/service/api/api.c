@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answers/answers.h"
 #include "api/api_internal.h"
+#include "api/copies.h"
 #include "api/message_batches.h"
 #include "api/openapi.h"
 #include "api/pulls.h"
@@ -208,6 +209,7 @@ static struct http_options http_options_of(struct api *api) {
         .hint = api_hint,
         .is_lenient = api_is_lenient,
         .error_form = api_error_form,
+        .hold = options->copy ? copies_hold : NULL,
         .done = request_done,
         .refused = connection_refused,
         .connections_max = options->connections_max,

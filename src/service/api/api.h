@@ -12,6 +12,7 @@
  * Memory: borrows store, runner and all texts of the options. */
 
 #include "batch/parameters.h"
+#include "copy/copy.h"
 #include "costs/prices.h"
 #include "dialects/ollama_preset.h"
 #include "http/http.h"
@@ -124,6 +125,8 @@ struct api_options {
     enum err (*manifest)(void *context, const struct store_batch *batch, struct buf *out,
                          struct error *error);
     void *manifest_context;
+    /* The copy that is waited for before an answer tells of a change; NULL: there is none. */
+    struct copy *copy;
 };
 
 enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,

@@ -7,6 +7,7 @@
  * An owner sees its own work and the events of its own batches; an admin sees all. */
 
 #include "api/api_internal.h"
+#include "api/copies.h"
 #include "api/nodes.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -222,6 +223,7 @@ void machine_get(void *context, struct http_request *request) {
     nodes_read(api, &nodes);
     nodes_write_json(&nodes, is_admin, &body);
     nodes_release(&nodes);
+    copies_write_json(api, &body);
     write_throughput(history, &body);
     write_events(history, request, &body);
     buf_add_byte(&body, '}');

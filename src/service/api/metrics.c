@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/metrics.h"
+#include "api/copies.h"
 
 #include "api/api_internal.h"
 #include "api/metrics_text.h"
@@ -367,6 +368,7 @@ void metrics_write(struct api *api, struct buf *buf) {
     write_progress(api, buf);
     metrics_write_workers(api, buf);
     write_store(api, status.recovery_ns, buf);
+    copies_write_metrics(api, buf);
     write_webhooks(api, buf);
     write_http(api, buf);
     write_process(api, buf);

@@ -4,6 +4,7 @@
 #include "base/crc.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "store/mirror.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -104,7 +105,8 @@ enum err arrival_write(const struct arrival_builder *builder, struct store *stor
     snprintf(fresh, sizeof fresh, "%s/" STORE_ORDER_NAME ".new", dir);
     err = write_file(builder, fresh, batch_id, error);
     if (err == OK) err = os_rename(fresh, path, error);
-    return err == OK ? os_fsync_dir(dir, error) : err;
+    if (err == OK) err = os_fsync_dir(dir, error);
+    return err == OK ? store_mirror_placed(store, path, error) : err;
 }
 
 /* --- reading --- */

@@ -68,6 +68,7 @@ static void answer_bytes(struct http_request *request, const struct http_answer 
 }
 
 void http_answer(struct http_request *request, const struct http_answer *answer) {
+    if (answer->status < 400 && http_request_is_held(request)) return;
     const struct http_options *options = &request->server->options;
     struct http_answer formed = *answer;
     struct buf body;
@@ -82,6 +83,10 @@ void http_answer(struct http_request *request, const struct http_answer *answer)
 }
 
 void http_answer_json(struct http_request *request, struct buf *body) {
+    if (http_request_is_held(request)) {
+        buf_release(body);
+        return;
+    }
     bool is_small = body->bytes <= HTTP_SMALL_ANSWER_BYTES;
     if (is_small || !http_server_keep_answer(request->server, body->capacity, false)) {
         /* A small answer is copied, so that it waits without the room that its writer had. */
@@ -109,6 +114,11 @@ static void recount(struct http_request *request) {
 void http_answer_source(struct http_request *request, const struct http_answer *answer,
                         struct buf *first, const struct http_source *source) {
     assert(first->bytes <= source->bytes);
+    if (http_request_is_held(request)) {
+        buf_release(first);
+        source->release(source->context);
+        return;
+    }
     request->kind = ANSWER_SOURCE;
     request->status = answer->status;
     request->source = *source;
@@ -169,6 +179,10 @@ void http_request_fail_later(struct http_request *request, const char *message,
 
 void http_answer_file(struct http_request *request, const struct http_file *file) {
     char text[80];
+    if (http_request_is_held(request)) {
+        os_close(file->fd);
+        return;
+    }
     enum range_answer answer =
         range_read(http_request_header(request, "range"), http_request_header(request, "if-range"),
                    http_request_header(request, "if-none-match"), str_from(file->etag), file->bytes,

@@ -128,6 +128,10 @@ struct http_options {
     /* Writes the body of an answer with status 400 or more in the form that the target's clients
      * read, from the error object of OpenAI's API; false: it is that one. NULL: it always is. */
     bool (*error_form)(struct str target, int status, struct str error, struct buf *ret_body);
+    /* Why a request is not handled now, or, with `is_done`, why what it has done is not answered
+     * yet: a static sentence for a 503. It may wait. On the thread of the handler, for answers
+     * below 400 that are no streams of events. NULL, and where it gives NULL: nothing is held. */
+    const char *(*hold)(void *context, const struct http_route *route, bool is_done);
     /* A request is over. On the connection's thread, which is one of two: calls may overlap. */
     void (*done)(void *context, const struct http_done *done);
     /* The gate has refused a connection or its bytes. On the gate's thread. NULL: not told. */

@@ -121,6 +121,10 @@ void http_request_add_header(struct http_request *request, const char *name, str
 /* Answer with the error object; _later with 429 and the seconds after which to try again. */
 void http_request_fail_later(struct http_request *request, const char *message,
                              uint32_t retry_after_s);
+/* True, and answered with 503, if the request may not be handled now, or if what it has done may
+ * not be answered yet (http_options.hold). */
+bool http_request_is_held(struct http_request *request);
+bool http_request_is_refused(struct http_request *request);
 void http_request_fail(struct http_request *request, int status, const char *message,
                        const char *code);
 /* Tells the handler that the client has gone; on the gate's thread. */

@@ -163,7 +163,7 @@ static void handle(struct http_server *server, struct shares *shares) {
     struct http_request *request;
     struct share *share;
     while ((request = shares_take(shares, &share))) {
-        if (!http_answer_refill(request))
+        if (!http_answer_refill(request) && !http_request_is_refused(request))
             request->match.route->handler(server->options.context, request);
         shares_done(shares, share);
     }

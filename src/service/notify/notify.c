@@ -9,12 +9,14 @@
 #include "net/retry.h"
 #include "notify/delivery.h"
 #include "notify/target.h"
+#include "store/mirror.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define COPY_WAIT_NS INT64_C(1000000000) /* 1 s: the wait for a copy (store/mirror.h) per look */
 #define DELIVERIES_MAX 32
 #define RETRY_S 5
 #define RETRY_MS_MAX ((int64_t)4 * 3600 * 1000)
@@ -160,6 +162,11 @@ static void start_due(struct notify *notify) {
         if (err == ERR_NOT_FOUND) return;
         if (err != OK) {
             log_warn("event=outbox error=\"%s\", retrying", error.text);
+            return;
+        }
+        /* A receiver is told of nothing that another machine could not go on with. */
+        if (!store_mirror_wait(notify->store, clock_monotonic_ns() + COPY_WAIT_NS)) {
+            store_outbox_release(&row);
             return;
         }
         start(notify, &row);

@@ -103,6 +103,12 @@ enum err store_spool_place_at(struct store_spool *spool, const char *path,
     if (err == OK) err = store_sync_result(store, os_fsync(folder, error), error);
     os_close(folder);
     if (err == ERR_UNAVAILABLE) store_disk_filled(store);
+    if (err == OK) {
+        struct error ignored;
+        err = store_mirror_placed(store, path, error);
+        /* The next start removes what stays. */
+        if (err != OK && os_unlink(path, &ignored) != OK) ignored.code = OK;
+    }
     if (err == OK)
         close_spool(spool);
     else

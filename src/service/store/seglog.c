@@ -261,3 +261,11 @@ void seglog_forget(struct seglog *log, uint64_t line) {
         if (log->order[i] == line) log->order[i] = UINT32_MAX;
     pthread_mutex_unlock(&log->lock);
 }
+
+void seglog_tell_mirror(const struct seglog *log, uint32_t index, uint64_t at, const void *bytes,
+                        size_t count) {
+    char path[STORE_PATH_BYTES];
+    if (!log->store->mirror) return;
+    seglog_segment_path(log, index, path);
+    store_mirror_written(log->store, path, at, (struct str){bytes, count});
+}

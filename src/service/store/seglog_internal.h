@@ -63,6 +63,9 @@ struct seglog {
 
 /* "<dir>/seg-000001.log" */
 void seglog_segment_path(const struct seglog *log, uint32_t index, char ret_path[STORE_PATH_BYTES]);
+/* Tells the mirror, if there is one, of bytes of a segment. */
+void seglog_tell_mirror(const struct seglog *log, uint32_t index, uint64_t at, const void *bytes,
+                        size_t count);
 /* Reads all segments: sets positions and counts, and the place of the next record. */
 enum err seglog_scan(struct seglog *log, struct error *error) MUST_CHECK;
 /* Counts a fault and passes the sentence to the log's `report`. */

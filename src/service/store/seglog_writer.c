@@ -21,8 +21,11 @@
 #define GROUP_WAIT_NS 10000000                 /* 10 ms: the longest that a smaller group waits */
 #define BACKLOG_BYTES_MAX ((uint64_t)64 << 20) /* seglog_put waits above this */
 #define KEPT_BYTES ((size_t)2 << 20)           /* a group with more memory is freed, not kept */
-#define WAIT_NS 100000000 /* 100 ms between looks at a full disk, or tries to open */
-#define LOGS_OPEN_MAX 32  /* logs that are written to before they are synced and closed */
+#define HELD_BYTES_MAX ((size_t)16 << 20)      /* synced bytes that wait for their copy */
+#define COPY_LOOK_NS 1000000000 /* 1 s between two beats while a copy is waited for */
+#define COPY_LAST_NS 5000000000 /* the longest wait for a copy at the stop */
+#define WAIT_NS 100000000       /* 100 ms between looks at a full disk, or tries to open */
+#define LOGS_OPEN_MAX 32        /* logs that are written to before they are synced and closed */
 
 struct pending {
     struct seglog *log;
@@ -53,6 +56,8 @@ struct seglog_writer {
     struct group *last;
     struct group *kept;
     size_t kept_count;
+    struct group *held; /* the thread's: groups that are synced and not copied yet (mirror.h) */
+    size_t held_bytes;
     uint64_t backlog_bytes; /* bytes queued and being written */
     int64_t first_put_ns;   /* monotonic time of the first record of the first group */
     bool stopping;
@@ -93,6 +98,7 @@ static enum err fill_new_segment(struct seglog *log, int folder, int fd, uint64_
     if (err == OK) err = os_pwrite_all(fd, bytes, sizeof bytes, 0, error);
     if (err == OK) err = store_sync_result(log->store, os_fsync(fd, error), error);
     if (err == OK) err = store_sync_result(log->store, os_fsync(folder, error), error);
+    if (err == OK) seglog_tell_mirror(log, header.index, 0, bytes, sizeof bytes);
     return err;
 }
 
@@ -157,6 +163,8 @@ static enum err write_run(struct seglog *log, struct group *group, size_t from, 
         err = os_pwrite_all(log->fd, group->bytes.at + group->items[from].at, (size_t)bytes,
                             log->end, error);
     if (err != OK) return err;
+    seglog_tell_mirror(log, log->segment_index, log->end, group->bytes.at + group->items[from].at,
+                       (size_t)bytes);
     for (size_t i = from; i < from + count; i++) {
         group->items[i].position = (uint64_t)log->segment_index << 32 | log->end;
         log->end += group->items[i].bytes;
@@ -254,7 +262,7 @@ static void tell(struct seglog_writer *writer, struct group *group) {
     writer->done(writer->context, writer->dones, group->count);
 }
 
-/* False when the writer stops while the disk is full: the group is given up. */
+/* Makes the group durable. False when the writer stops while the disk is full: it is given up. */
 static bool commit_group(struct seglog_writer *writer, struct group *group) {
     struct error error;
     size_t at = 0;
@@ -271,7 +279,6 @@ static bool commit_group(struct seglog_writer *writer, struct group *group) {
     store_sync_result(writer->store, err, &error);
     sync_logs(group);
     store_note_group(writer->store, group->count);
-    tell(writer, group);
     return true;
 }
 
@@ -326,18 +333,79 @@ static struct group *take_group(struct seglog_writer *writer) {
     return group;
 }
 
+static void log_given_up(struct seglog_writer *writer, struct group *group) {
+    log_warn("store=%s event=results_given_up count=%zu; their lines run again",
+             store_dir(writer->store), group->count);
+}
+
+/* The group is told or given up. The lock is held. */
+static void finish_group(struct seglog_writer *writer, struct group *group) {
+    writer->backlog_bytes -= group->bytes.bytes;
+    keep_or_free(writer, group);
+    pthread_cond_broadcast(&writer->space);
+}
+
+/* Waits for the copy of all that was told to the mirror. False when the writer stops and the
+ * storage does not answer: the records are durable here, and nobody is told of them. */
+static bool wait_for_copy(struct seglog_writer *writer) {
+    int64_t last_ns = 0;
+    for (;;) {
+        service_beat();
+        int64_t now_ns = clock_monotonic_ns();
+        if (store_mirror_wait(writer->store, now_ns + COPY_LOOK_NS)) return true;
+        pthread_mutex_lock(&writer->lock);
+        bool stopping = writer->stopping;
+        pthread_mutex_unlock(&writer->lock);
+        if (stopping && last_ns == 0) last_ns = now_ns + COPY_LAST_NS;
+        if (stopping && now_ns >= last_ns) return false;
+    }
+}
+
+/* Tells of the held groups, in their order, once they are copied. The lock is held, and let go
+ * meanwhile. */
+static void tell_held(struct seglog_writer *writer) {
+    pthread_mutex_unlock(&writer->lock);
+    bool is_copied = wait_for_copy(writer);
+    for (struct group *group = writer->held; group; group = group->next)
+        (is_copied ? tell : log_given_up)(writer, group);
+    pthread_mutex_lock(&writer->lock);
+    for (struct group *group; (group = writer->held);) {
+        writer->held = group->next;
+        group->next = NULL;
+        finish_group(writer, group);
+    }
+    writer->held_bytes = 0;
+}
+
+static void hold_group(struct seglog_writer *writer, struct group *group) {
+    struct group **end = &writer->held;
+    while (*end) end = &(*end)->next;
+    *end = group;
+    writer->held_bytes += group->bytes.bytes;
+}
+
+/* While a copy is being stored, further groups are written: they wait for the next one together. */
 static void *writer_main(void *context) {
     struct seglog_writer *writer = context;
     pthread_mutex_lock(&writer->lock);
-    for (struct group *group; (group = take_group(writer));) {
+    for (;;) {
+        if (writer->held && (!writer->first || writer->held_bytes >= HELD_BYTES_MAX)) {
+            tell_held(writer);
+            continue;
+        }
+        struct group *group = take_group(writer);
+        if (!group) break;
         pthread_mutex_unlock(&writer->lock);
-        if (!commit_group(writer, group))
-            log_warn("store=%s event=results_given_up count=%zu; their lines run again",
-                     store_dir(writer->store), group->count);
+        bool is_durable = commit_group(writer, group);
+        bool is_held = is_durable && writer->store->mirror;
+        if (is_held)
+            hold_group(writer, group);
+        else if (is_durable)
+            tell(writer, group);
+        else
+            log_given_up(writer, group);
         pthread_mutex_lock(&writer->lock);
-        writer->backlog_bytes -= group->bytes.bytes;
-        keep_or_free(writer, group);
-        pthread_cond_broadcast(&writer->space);
+        if (!is_held) finish_group(writer, group);
     }
     pthread_mutex_unlock(&writer->lock);
     return NULL;

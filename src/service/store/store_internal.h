@@ -6,6 +6,7 @@
  * Thread: `lock` guards the database and the outbox's rules; all else is fixed at open or atomic.
  * Memory: one struct store, from store_open to store_close. */
 
+#include "store/mirror.h"
 #include "store/outbox.h"
 #include "store/store.h"
 
@@ -28,7 +29,12 @@ struct store {
     atomic_bool disk_full;
     atomic_ullong wanted_bytes; /* highest value of store_wants_room; 0 while the disk has room */
     atomic_ullong spool_count;
-    struct result_cache *cache; /* answers_forget.h; NULL: there is none */
+    struct result_cache *cache;        /* answers_forget.h; NULL: there is none */
+    const struct store_mirror *mirror; /* mirror.h; NULL: nobody copies */
+    struct store_wal {                 /* what the mirror was told of meta.db-wal; by lock */
+        unsigned char salts[8];
+        uint32_t frames;
+    } wal;
     atomic_ullong log_append_bytes;
     pthread_mutex_t
         histograms_lock; /* guards the next members, to `batch_seconds`; held for moments */

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/bucket_internal.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "s3/s3.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define IDLE_MAX 4
+/* A storage that says nothing for so long is away: acknowledgements wait for it. */
+#define SILENCE_MS 10000
+
+struct s3_bucket {
+    struct bucket bucket;
+    const volatile bool *stop;
+    struct s3_place place; /* the key is the prefix, without a slash at its end */
+    pthread_mutex_t lock;  /* guards the next two */
+    struct s3 *idle[IDLE_MAX];
+    size_t idle_count;
+};
+
+static void say(void *context, const char *sentence) {
+    (void)context;
+    log_warn("%s", sentence);
+}
+
+static enum err take(struct s3_bucket *bucket, struct s3 **ret_s3, struct error *error) {
+    struct s3 *s3 = NULL;
+    pthread_mutex_lock(&bucket->lock);
+    if (bucket->idle_count > 0) s3 = bucket->idle[--bucket->idle_count];
+    pthread_mutex_unlock(&bucket->lock);
+    const struct s3_options options = {.stop = bucket->stop, .say = say, .silence_ms = SILENCE_MS};
+    if (!s3) return s3_open(ret_s3, &options, error);
+    *ret_s3 = s3;
+    return OK;
+}
+
+/* After an error the account is read again: temporary credentials are renewed in its files. */
+static void give_back(struct s3_bucket *bucket, struct s3 *s3, enum err err) {
+    bool is_good = err == OK || err == ERR_NOT_FOUND || err == ERR_CONFLICT;
+    pthread_mutex_lock(&bucket->lock);
+    if (is_good && bucket->idle_count < IDLE_MAX) {
+        bucket->idle[bucket->idle_count++] = s3;
+        s3 = NULL;
+    }
+    pthread_mutex_unlock(&bucket->lock);
+    s3_close(s3);
+}
+
+static void name_object(const struct s3_bucket *bucket, const char *name,
+                        struct s3_place *ret_place) {
+    *ret_place = bucket->place;
+    size_t bytes = strlen(bucket->place.key);
+    snprintf(ret_place->key + bytes, sizeof ret_place->key - bytes, "/%s", name);
+}
+
+static enum err storage_read(struct bucket *base, const char *name, struct buf *ret_bytes,
+                             struct error *error) {
+    struct s3_bucket *bucket = (struct s3_bucket *)base;
+    struct s3_place place;
+    struct s3 *s3;
+    enum err err = take(bucket, &s3, error);
+    if (err != OK) return err;
+    name_object(bucket, name, &place);
+    err = s3_object_read(s3, &place, ret_bytes, error);
+    give_back(bucket, s3, err);
+    return err;
+}
+
+static enum err storage_write(struct bucket *base, const char *name, struct str bytes,
+                              bool only_new, struct error *error) {
+    struct s3_bucket *bucket = (struct s3_bucket *)base;
+    struct s3_place place;
+    struct s3 *s3;
+    enum err err = take(bucket, &s3, error);
+    if (err != OK) return err;
+    name_object(bucket, name, &place);
+    err = s3_object_write(s3, &place, bytes, only_new, error);
+    give_back(bucket, s3, err);
+    return err;
+}
+
+static enum err storage_remove(struct bucket *base, const char *name, struct error *error) {
+    struct s3_bucket *bucket = (struct s3_bucket *)base;
+    struct s3_place place;
+    struct s3 *s3;
+    enum err err = take(bucket, &s3, error);
+    if (err != OK) return err;
+    name_object(bucket, name, &place);
+    err = s3_object_remove(s3, &place, error);
+    give_back(bucket, s3, err);
+    return err;
+}
+
+static void storage_close(struct bucket *base) {
+    struct s3_bucket *bucket = (struct s3_bucket *)base;
+    for (size_t i = 0; i < bucket->idle_count; i++) s3_close(bucket->idle[i]);
+    pthread_mutex_destroy(&bucket->lock);
+    free(bucket);
+}
+
+enum err bucket_s3_open(struct bucket **ret_bucket, const char *place, const volatile bool *stop,
+                        struct error *error) {
+    struct s3_bucket *bucket = mem_new(1, sizeof *bucket);
+    bucket->bucket = (struct bucket){storage_read, storage_write, storage_remove, storage_close};
+    bucket->stop = stop;
+    pthread_mutex_init(&bucket->lock, NULL);
+    enum err err = s3_place_read(&bucket->place, place, error);
+    size_t bytes = strlen(bucket->place.key);
+    while (err == OK && bytes > 0 && bucket->place.key[bytes - 1] == '/')
+        bucket->place.key[--bytes] = '\0';
+    if (err == OK && (bytes == 0 || bytes + BUCKET_NAME_BYTES >= sizeof bucket->place.key))
+        err = err_set(error, ERR_INVALID, "'%.200s' has no prefix, or one that is too long", place);
+    if (err == OK)
+        *ret_bucket = &bucket->bucket;
+    else
+        storage_close(&bucket->bucket);
+    return err;
+}

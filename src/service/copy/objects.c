@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/copy_internal.h"
+
+#include "base/mem.h"
+#include "base/os.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void copy_note_object(struct copy *copy, const char *path, uint64_t bytes,
+                      const struct entry_object *at) {
+    copy->rows = vec_grow(copy->rows, copy->row_count, &copy->row_capacity, sizeof *copy->rows);
+    struct object_row *row = &copy->rows[copy->row_count];
+    *row = (struct object_row){.bytes = bytes, .at = *at};
+    snprintf(row->path, sizeof row->path, "%s", path);
+    map_put(&copy->row_of, str_from(path), copy->row_count++);
+}
+
+/* Finds where the file lies already, and marks that as seen. */
+static bool find(struct copy *copy, const char *path, uint64_t bytes,
+                 struct entry_object *ret_object) {
+    uint64_t index;
+    pthread_mutex_lock(&copy->lock);
+    bool is_there =
+        map_get(&copy->row_of, str_from(path), &index) && copy->rows[index].bytes == bytes;
+    if (is_there) {
+        copy->rows[index].is_seen = true;
+        *ret_object = copy->rows[index].at;
+    }
+    pthread_mutex_unlock(&copy->lock);
+    return is_there;
+}
+
+static enum err put_pieces(struct copy *copy, int fd, uint64_t bytes, int64_t until_ns,
+                           struct entry_object *object, struct error *error) {
+    char name[ENTRY_NAME_BYTES];
+    struct sha256 hash;
+    char *piece = mem_alloc(PIECE_BYTES);
+    enum err err = OK;
+    sha256_init(&hash);
+    for (uint64_t at = 0, number = 1; err == OK && at < bytes; number++) {
+        size_t count = bytes - at < PIECE_BYTES ? (size_t)(bytes - at) : PIECE_BYTES;
+        err = os_pread_all(fd, piece, count, at, error);
+        if (err != OK) break;
+        sha256_add(&hash, piece, count);
+        entry_piece_name(object, number, name);
+        err = copy_put_piece(copy, name, (struct str){piece, count}, until_ns, error);
+        at += count;
+    }
+    sha256_end(&hash, object->sha256);
+    free(piece);
+    return err;
+}
+
+enum err copy_object(struct copy *copy, const char *path, int fd, uint64_t bytes, int64_t until_ns,
+                     struct entry_object *ret_object, struct error *error) {
+    if (find(copy, path, bytes, ret_object)) return OK;
+    struct entry_object object = {.leader = copy->leader,
+                                  .serial = atomic_fetch_add(&copy->serial, 1),
+                                  .piece_bytes = PIECE_BYTES};
+    enum err err = put_pieces(copy, fd, bytes, until_ns, &object, error);
+    if (err != OK) return err;
+    pthread_mutex_lock(&copy->lock);
+    copy_note_object(copy, path, bytes, &object);
+    pthread_mutex_unlock(&copy->lock);
+    *ret_object = object;
+    return OK;
+}
+
+static enum err tell_inline(struct copy *copy, const char *path, int fd, size_t bytes,
+                            struct error *error) {
+    char *text = mem_alloc(bytes + 1);
+    enum err err = os_pread_all(fd, text, bytes, 0, error);
+    if (err == OK) {
+        pthread_mutex_lock(&copy->lock);
+        entry_add(&copy->gathered.records, ENTRY_REPLACE, path, 0, (struct str){text, bytes});
+        copy_note(copy, false);
+        pthread_mutex_unlock(&copy->lock);
+    }
+    free(text);
+    return err;
+}
+
+static enum err tell_object(struct copy *copy, const char *path, int fd, uint64_t bytes,
+                            int64_t until_ns, struct error *error) {
+    struct entry_object object;
+    enum err err = copy_object(copy, path, fd, bytes, until_ns, &object, error);
+    if (err != OK) return err;
+    pthread_mutex_lock(&copy->lock);
+    entry_add_object(&copy->gathered.records, path, bytes, &object);
+    copy_note(copy, false);
+    pthread_mutex_unlock(&copy->lock);
+    return OK;
+}
+
+enum err copy_file(struct copy *copy, const char *path, int64_t until_ns, struct error *error) {
+    char file[PATH_MAX + ENTRY_PATH_BYTES];
+    uint64_t bytes;
+    int fd;
+    snprintf(file, sizeof file, "%s/%s", copy->state_dir, path);
+    enum err err = os_open(&fd, file, O_RDONLY | O_NOFOLLOW, 0, error);
+    if (err != OK) return err;
+    err = os_file_bytes(fd, &bytes, error);
+    if (err == OK && bytes <= INLINE_BYTES)
+        err = tell_inline(copy, path, fd, (size_t)bytes, error);
+    else if (err == OK)
+        err = tell_object(copy, path, fd, bytes, until_ns, error);
+    os_close(fd);
+    return err;
+}
