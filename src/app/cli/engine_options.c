@@ -56,7 +56,7 @@ const struct option engine_option_rows[] = {
              "to 1024)",
      .max = 1 << 16, .is_size = true},
     {"max-num-batched-tokens", OPTION_INTEGER, AT(max_num_batched_tokens), "N",
-     .help = "tokens computed per step (default 512, on a GPU 512 to 2048 by trials)",
+     .help = "tokens computed per step (default by trials: 128 to 512, on a GPU 512 to 2048)",
      .max = 1 << 20, .is_size = true},
     {"num-speculative-tokens", OPTION_INTEGER, AT(num_speculative_tokens), "N",
      .help =
