@@ -17,7 +17,7 @@
 struct trial_step;
 
 /* NULL if the cache has fewer pages, or fewer places for states, than a step of `rows_max` rows
- * wants, or if such a step is so short that its time says nothing. */
+ * wants, or if the model is a toy or a layer of it takes too long. */
 struct trial_step *trial_step_open(struct forward *forward, const struct forward_options *options);
 /* Computes the layers for `rows` rows, a multiple of 64. Returns ns of the process's processor
  * time. */
