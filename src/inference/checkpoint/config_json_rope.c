@@ -200,6 +200,25 @@ static enum err read_share(struct model_config *config, const json_t *text, cons
     return OK;
 }
 
+/* Where a file has both forms, transformers takes rope_scaling: people add it to a config by hand.
+ * `part`: what rope_parameters says of the layers without a window. */
+static enum err choose_scaling(const json_t *text, const json_t *part, const json_t **ret_scaling,
+                               struct error *error) {
+    static const char *const names[] = {"rope_parameters", "rope_scaling"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *member = json_member(text, names[i]);
+        const json_t *type = json_member(member, "rope_type");
+        if (!type) type = json_member(member, "type");
+        if (member && !json_is_object(member))
+            return err_set(error, ERR_INVALID, "%s is no object", names[i]);
+        if (type && !json_is_string(type))
+            return err_set(error, ERR_INVALID, "%s: its type is no string", names[i]);
+    }
+    const json_t *scaling = json_member(text, "rope_scaling");
+    *ret_scaling = scaling && part == json_member(text, "rope_parameters") ? scaling : part;
+    return OK;
+}
+
 enum err config_json_read_rope(struct json_config *json, const json_t *text,
                                const struct json_rope_defaults *defaults, struct error *error) {
     struct model_config *config = &json->config;
@@ -221,6 +240,7 @@ enum err config_json_read_rope(struct json_config *json, const json_t *text,
     if (local && !is_plain(local))
         return err_set(error, ERR_INVALID,
                        "rope_parameters: sliding_attention with a scaling is not supported");
-    const json_t *scaling = json_member(text, "rope_scaling");
-    return read_scaling(json, text, parameters ? global : scaling, error);
+    const json_t *scaling = NULL;
+    err = choose_scaling(text, global, &scaling, error);
+    return err == OK ? read_scaling(json, text, scaling, error) : err;
 }

@@ -229,6 +229,17 @@ static void layers_without_experts_are_those_that_the_file_names(void **state) {
     for (uint32_t i = 0; i < 12; i++) assert_int_equal(config->list[i].ffn, FFN_GATED);
 }
 
+static void a_scaling_that_was_added_by_hand_counts(void **state) {
+    (void)state;
+    struct json_config json;
+    open_good(
+        "{\"head_dim\":128,\"rope_parameters\":{\"rope_type\":\"default\","
+        "\"rope_theta\":500000.0},\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8.0}}",
+        &json);
+    assert_true(json.config.rope_scale == 0.125f);
+    assert_true(json.config.rope_base == 500000.0f);
+}
+
 static void llama_3_stretches_low_frequencies_only(void **state) {
     (void)state;
     struct json_config json;
@@ -450,6 +461,7 @@ int main(void) {
         cmocka_unit_test(a_window_counts_for_qwen_only_when_it_is_asked_for),
         cmocka_unit_test(a_list_of_layer_types_has_the_last_word),
         cmocka_unit_test(layers_without_experts_are_those_that_the_file_names),
+        cmocka_unit_test(a_scaling_that_was_added_by_hand_counts),
         cmocka_unit_test(llama_3_stretches_low_frequencies_only),
         cmocka_unit_test(both_spellings_of_the_tiny_models_configs_mean_the_same),
         cmocka_unit_test(what_is_quantised_is_known_by_its_method),
