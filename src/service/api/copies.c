@@ -37,11 +37,10 @@ const char *copies_hold(void *context, const struct http_route *route, bool is_d
 }
 
 void copies_write_metrics(struct api *api, struct buf *buf) {
-    struct copy_status status;
-    if (!api->options.copy) return;
-    copy_status(api->options.copy, &status);
+    struct copy_status status = {0};
+    if (api->options.copy) copy_status(api->options.copy, &status);
     metrics_one(buf, "quern_copy_up", "gauge", !status.is_away,
-                "1 while the copy of --copy-to takes what is committed; 0: answers wait for it.");
+                "0 while the copy of --copy-to takes nothing and answers wait for it, else 1.");
     metrics_one(buf, "quern_copy_behind_seconds", "gauge", (double)status.behind_ms / 1000,
                 "Age of the oldest change that the copy lacks.");
     metrics_one(buf, "quern_copy_waiting_bytes", "gauge", (double)status.waiting_bytes,

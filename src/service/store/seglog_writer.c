@@ -353,11 +353,10 @@ static bool wait_for_copy(struct seglog_writer *writer) {
         service_beat();
         int64_t now_ns = clock_monotonic_ns();
         if (store_mirror_wait(writer->store, now_ns + COPY_LOOK_NS)) return true;
-        pthread_mutex_lock(&writer->lock);
-        bool stopping = writer->stopping;
-        pthread_mutex_unlock(&writer->lock);
-        if (stopping && last_ns == 0) last_ns = now_ns + COPY_LAST_NS;
-        if (stopping && now_ns >= last_ns) return false;
+        bool is_hopeless = clock_monotonic_ns() - now_ns < COPY_LOOK_NS / 2;
+        if (wait_a_moment(writer)) continue;
+        if (last_ns == 0) last_ns = now_ns + COPY_LAST_NS;
+        if (is_hopeless || now_ns >= last_ns) return false;
     }
 }
 
