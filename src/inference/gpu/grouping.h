@@ -14,6 +14,7 @@ extern "C" {
 
 #include "kernels/quant.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define GROUPED_LINES 32u        /* weights' rows in a block */
@@ -23,7 +24,7 @@ extern "C" {
 /* A product with few rows: its tiles' lines, rows at a time, blocks at most, and the bytes in which
  * blocks leave sums of two tiles each for each other. */
 #define GROUPED_TILE 256u
-#define GROUPED_ROWS 32u
+#define GROUPED_ROWS 16u
 #define GROUPED_BLOCKS_MAX 192u
 #define GROUPED_ROOM_BYTES ((uint64_t)GROUPED_BLOCKS_MAX * 2 * GROUPED_TILE * GROUPED_ROWS * 4)
 
@@ -33,6 +34,13 @@ extern "C" {
 static inline uint64_t grouped_room_bytes(uint64_t lines, uint64_t inputs) {
     const uint64_t tiles = lines / GROUPED_TILE + 1;
     return tiles * (inputs / GROUPED_INPUTS) < GROUPED_PIECE_GROUPS ? 0 : GROUPED_ROOM_BYTES;
+}
+
+/* Whether a product by so many blocks is one of pieces, which take groups two by two. */
+static inline bool grouped_has_pieces(uint64_t lines, uint64_t inputs, uint64_t blocks) {
+    const uint64_t tiles = (lines + GROUPED_TILE - 1) / GROUPED_TILE;
+    return blocks > 0 && inputs % (2 * GROUPED_INPUTS) == 0 &&
+           tiles * (inputs / GROUPED_INPUTS) >= blocks * GROUPED_PIECE_GROUPS;
 }
 
 /* How codes become numbers. */

@@ -172,7 +172,7 @@ __device__ static inline float update_row(const struct delta_keys &keys,
 
 /* A block has WARPS warps; each has DEPTH turns of rows under way. BLOCKS are on a multiprocessor.
  */
-template <bool IS_BF16, int K, int V, int WARPS, int DEPTH, int BLOCKS>
+template <bool IS_BF16, int K, int V, int WARPS, int DEPTH, int BLOCKS, bool ARE_MANY>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_delta call) {
     constexpr int LANES = K / LANE_NUMBERS, ROWS = 32 / LANES * WARPS, TURNS = V / ROWS;
     constexpr uint32_t ROW_BYTES = K * (IS_BF16 ? 2 : 4);
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
     lane_words<IS_BF16> words[DEPTH];
 #pragma unroll
     for (int d = 0; d < DEPTH; d++)
-        read_lane<IS_BF16, K>(&words[d], from + (size_t)d * ROWS * ROW_BYTES, is_old);
+        read_lane<IS_BF16, K, ARE_MANY>(&words[d], from + (size_t)d * ROWS * ROW_BYTES, is_old);
     prepare<K, V>(call, item, key_head, group, &shared);
     __syncthreads();
     const struct delta_keys keys = keys_of<IS_BF16, K>(shared.qkv);
@@ -203,12 +203,12 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
             float *place = shared.qkv + 2 * K + at + own_row; /* place of v, then of the output */
             struct numbers<LANE_NUMBERS> row = lane_numbers<IS_BF16>(words[d]);
             const float o = update_row(keys, head, *place, LANES, &row);
-            write_lane<IS_BF16, K>(row, to + (size_t)at * ROW_BYTES);
+            write_lane<IS_BF16, K, ARE_MANY>(row, to + (size_t)at * ROW_BYTES);
             __syncwarp(); /* every lane has read v */
             if (threadIdx.x % LANES == 0) *place = o;
             if (turn + d + DEPTH < turns)
-                read_lane<IS_BF16, K>(&words[d], from + (size_t)(at + DEPTH * ROWS) * ROW_BYTES,
-                                      is_old);
+                read_lane<IS_BF16, K, ARE_MANY>(
+                    &words[d], from + (size_t)(at + DEPTH * ROWS) * ROW_BYTES, is_old);
         }
     }
     __syncthreads();
@@ -231,9 +231,14 @@ static enum err launch(const struct cuda_delta *call, cudaStream_t stream, struc
     const uint32_t blocks = call->item_count * call->k_heads;
     if (blocks <= FEW_BLOCKS)
         return launch_dependent("delta_decode", error, stream, blocks, WIDE * 32, 0,
-                                delta_decode < IS_BF16, D, D, WIDE, D == 128 ? 2 : 1, 1 >, *call);
+                                delta_decode < IS_BF16, D, D, WIDE, D == 128 ? 2 : 1, 1, false >,
+                                *call);
+    const bool are_many =
+        (uint64_t)call->item_count * call->v_heads * D * D * (IS_BF16 ? 2 : 4) >= STATES_OF_MANY;
     return launch_dependent("delta_decode", error, stream, blocks, 128, 0,
-                            delta_decode<IS_BF16, D, D, 4, DEPTH, BLOCKS>, *call);
+                            are_many ? delta_decode<IS_BF16, D, D, 4, DEPTH, BLOCKS, true>
+                                     : delta_decode<IS_BF16, D, D, 4, DEPTH, BLOCKS, false>,
+                            *call);
 }
 
 enum err cuda_delta_decode(const struct cuda_delta *call, struct CUstream_st *stream,
@@ -247,4 +252,4 @@ enum err cuda_delta_decode(const struct cuda_delta *call, struct CUstream_st *st
                                 : launch<false, 64>(call, stream, error);
 }
 
-CUDA_MODULE(delta_decode, delta_decode<false, 128, 128, 4, 2, 6>)
+CUDA_MODULE(delta_decode, delta_decode<false, 128, 128, 4, 2, 6, false>)

@@ -96,7 +96,8 @@ struct cuda_grouped_few {
 };
 enum err cuda_grouped_few(const struct cuda_grouped_few *call, struct CUstream_st *stream,
                           struct error *error) MUST_CHECK;
-/* The same by pieces of equal length for all multiprocessors, as large matrices have it. */
+/* The same by pieces of equal length for all multiprocessors, as large matrices have it. Inputs are
+ * a multiple of 64, and numbers of rows below 2^31. */
 enum err cuda_grouped_pieces(const struct cuda_grouped_few *call, struct CUstream_st *stream,
                              struct error *error) MUST_CHECK;
 

@@ -170,16 +170,11 @@ static enum err launch_kind(const struct cuda_grouped_few *call, cudaStream_t st
     return launch_warps<KIND, ALL_WARPS>(call, stream, error);
 }
 
-static bool has_large_pieces(const struct cuda_grouped_few *call) {
-    const uint64_t tiles = (call->weights.lines + GROUPED_TILE - 1) / GROUPED_TILE;
-    return call->room.blocks > 0 && tiles * (call->weights.inputs / GROUPED_INPUTS) >=
-                                        (uint64_t)call->room.blocks * GROUPED_PIECE_GROUPS;
-}
-
 enum err cuda_grouped_few(const struct cuda_grouped_few *call, struct CUstream_st *stream,
                           struct error *error) {
     if (call->rows == 0 || call->weights.lines == 0) return OK;
-    if (has_large_pieces(call)) return cuda_grouped_pieces(call, stream, error);
+    if (grouped_has_pieces(call->weights.lines, call->weights.inputs, call->room.blocks))
+        return cuda_grouped_pieces(call, stream, error);
     if (call->weights.kind == GROUPED_NOT || call->weights.inputs % GROUPED_INPUTS != 0 ||
         call->in_stride % 8 != 0 || ((uintptr_t)call->in & 15u) != 0)
         return err_set(error, ERR_INVALID, "no product of %u rows with %u x %u codes here",

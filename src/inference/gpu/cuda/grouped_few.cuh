@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* grouped_few: a group of codes by few rows, for the kernels of grouped_few.cu and
- * grouped_pieces.cu, whose shapes S have the weights' KIND, a warp's BLOCKS of lines and EIGHTS of
- * rows, the PARTS of a group with scales of their own, and BLOCK_BYTES, a block's of a group.
+/* grouped_few: a group of codes by few rows, for the kernel of grouped_few.cu, whose shapes S have
+ * the weights' KIND, a warp's BLOCKS of lines and EIGHTS of rows, the PARTS of a group with scales
+ * of their own, and BLOCK_BYTES, a block's of a group.
  *
  * Weights are the long side of mma.sync. A product of ones beside the codes' gives the sum of a
  * row's numbers, by which the 128 (in grouped.cuh) and the minima are taken off. So a group of 32

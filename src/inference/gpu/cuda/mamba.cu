@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* mamba: a Mamba-2 layer. All heads of a group share B and C, so the convolution, which moves their
- * tails on, is a kernel of its own: its bytes are 1 % of the states'. So is the norm behind the
+ * tails on, is a kernel of its own, and another for rows that are alone: its bytes are 1 % of the
+ * states'. So is the norm behind the
  * states, whose groups have many heads. */
 
 #include "gpu/cuda/mamba.cuh"
@@ -17,10 +18,11 @@ __global__ void __launch_bounds__(TILE_THREADS)
     const uint32_t first = blockIdx.y * TILE_ROWS;
     const uint32_t channel = blockIdx.x * TILE_CHANNELS + threadIdx.x * 4;
     const uint32_t own = channel < channels ? channel : 0;
-    const struct row_conv conv = {call.items, call.tails, call.conv, call.conv_bias, channels};
+    const struct cuda_state_item *items = call.items + call.decoded_count;
+    const struct row_conv conv = {items, call.tails, call.conv, call.conv_bias, channels};
     wait_for_before();
     let_next_start();
-    find_owners<TAPS>(call.items, call.item_count, first, owners);
+    find_owners<TAPS>(items, call.item_count - call.decoded_count, first, owners);
     auto input = [&](uint32_t row) { return four_bf16(call.xbc, row, own); };
     auto output = [&](uint32_t row, struct numbers<4> v, bool is_there) {
         if (!is_there) return;
@@ -29,6 +31,23 @@ __global__ void __launch_bounds__(TILE_THREADS)
         write_f32(v, call.room + (size_t)row * channels + channel);
     };
     walk_rows<TAPS>(conv, first, owners, channel, input, output);
+}
+
+/* Rows that are alone: a tile of them, one after the other, would wait for each tail. Block: some
+ * channels of an item. */
+__global__ void __launch_bounds__(TILE_THREADS)
+    mamba_alone(struct cuda_mamba call, uint32_t channels) {
+    const uint32_t channel = blockIdx.x * TILE_CHANNELS + threadIdx.x * 4;
+    const struct row_conv conv = {call.items, call.tails, call.conv, call.conv_bias, channels};
+    wait_for_before();
+    let_next_start();
+    if (channel >= channels) return;
+    const struct cuda_state_item item = call.items[blockIdx.y];
+    struct numbers<4> v =
+        convolve_alone<TAPS>(conv, item, channel, four_bf16(call.xbc, item.row, channel));
+#pragma unroll
+    for (int i = 0; i < 4; i++) v.at[i] = silu(v.at[i]);
+    write_f32(v, call.room + (size_t)item.row * channels + channel);
 }
 
 /* Four outputs before the factor of the norm; `gate` becomes that of the factors behind it. */
@@ -105,9 +124,9 @@ static enum err check(const struct cuda_mamba *call, struct error *error) {
     if (code != OK) return code;
     if (!is_product_by_fours(&call->xbc) || !is_product_by_fours(&call->z) || !call->dt.sums ||
         !is_states_well(&call->states) || !is_states_well(&call->tails) || !call->room ||
-        !is_at_16(call->room) || !is_at_16(call->conv_bias) || !is_at_16(call->norm) ||
-        !is_at_16(call->y) || call->y_stride % 4 != 0 || call->rows > GRID_ROWS_MAX ||
-        call->decoded_count > call->item_count)
+        !is_at_16(call->room) || !is_at_16(call->conv) || !is_at_16(call->conv_bias) ||
+        !is_at_16(call->norm) || !is_at_16(call->y) || call->y_stride % 4 != 0 ||
+        call->rows > GRID_ROWS_MAX || call->decoded_count > call->item_count)
         return err_set(error, ERR_INVALID, "mamba: %u of %u items, an address or a distance",
                        call->decoded_count, call->item_count);
     return OK;
@@ -118,9 +137,14 @@ enum err cuda_mamba(const struct cuda_mamba *call, struct CUstream_st *stream,
     const uint32_t rows = call->item_count > 0 ? call->rows : 0;
     enum err code = check(call, error);
     if (code != OK) return code;
-    const uint32_t channels = mamba_channels(call);
-    code = launch_dependent("mamba_rows", error, stream, tile_blocks(channels, 0, rows),
-                            TILE_THREADS, 0, mamba_rows, *call, channels);
+    const uint32_t channels = mamba_channels(call), decoded = call->decoded_count;
+    const dim3 tiles = tile_blocks(channels, 0, call->item_count > decoded ? rows : 0);
+    code = launch_dependent("mamba_rows", error, stream, tiles, TILE_THREADS, 0, mamba_rows, *call,
+                            channels);
+    const dim3 alone(decoded > 0 ? tile_blocks(channels, 0, 1).x : 0, decoded);
+    if (code == OK)
+        code = launch_dependent("mamba_alone", error, stream, alone, TILE_THREADS, 0, mamba_alone,
+                                *call, channels);
     if (code == OK) code = mamba_launch_prompts(call, stream, error);
     if (code == OK) code = mamba_launch_decode(call, stream, error);
     if (code != OK) return code;

@@ -9,7 +9,9 @@
 #include <cuda_runtime_api.h>
 
 /* Rows up to which a product with the codes as they are is the fastest: with products of
- * warpgroups (sm_90), whose alternative is to unpack the matrix for cuBLASLt, and without. */
+ * warpgroups (sm_90), whose alternative is to unpack the matrix for cuBLASLt, for matrices in
+ * pieces and others, and without. */
+#define FEW_ROWS_PIECES 64u
 #define FEW_ROWS_GROUPS 32u
 #define FEW_ROWS 16u
 #define COMPUTE_GROUPS 9
@@ -38,12 +40,24 @@ static bool has_products(const struct card_matrix *matrix, bool are_four) {
     return matrix->part_count > 0;
 }
 
+static bool has_pieces(const struct gpu *gpu, const struct card_matrix *matrix) {
+    for (uint32_t i = 0; i < matrix->part_count; i++)
+        if (!grouped_has_pieces(matrix->parts[i].rows, matrix->cols, gpu->grouped_room.blocks))
+            return false;
+    return true;
+}
+
+static uint32_t few_rows(const struct gpu *gpu, const struct card_matrix *matrix) {
+    if (gpu->compute_major != COMPUTE_GROUPS) return FEW_ROWS;
+    return has_pieces(gpu, matrix) ? FEW_ROWS_PIECES : FEW_ROWS_GROUPS;
+}
+
 enum grouped_way matrix_way(const struct gpu *gpu, const struct card_matrix *matrix,
                             uint32_t rows) {
     const bool has_groups = gpu->compute_major == COMPUTE_GROUPS;
     const uint32_t bucket = row_bucket(rows);
     if (matrix->form != GPU_BLOCKS || !has_products(matrix, false)) return GROUPED_UNPACKED;
-    if (bucket <= (has_groups ? FEW_ROWS_GROUPS : FEW_ROWS)) return GROUPED_FEW;
+    if (bucket <= few_rows(gpu, matrix)) return GROUPED_FEW;
     return !has_groups && has_products(matrix, true) ? GROUPED_MANY : GROUPED_UNPACKED;
 }
 

@@ -83,6 +83,25 @@ __device__ static inline void cuda_mma_anew(float sum[4], const uint32_t a[4], u
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
 }
 
+/* sum (16, 8) += a (16, 8) · b (8, 8) in tf32, the upper 19 bits of a float32 each. Lane 4g + t
+ * holds a: (g, t) (g+8, t) (g, t+4) (g+8, t+4); b: (t, g) (t+4, g). */
+__device__ static inline void cuda_mma_tf32(float sum[4], const float a[4], float b0, float b1) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])),
+                   "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+                   "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+}
+
+/* The same of four: a: (g, t) (g+8, t); b: (t, g). */
+__device__ static inline void cuda_mma_tf32_short(float sum[4], float a0, float a1, float b) {
+    asm volatile("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(__float_as_uint(a0)), "r"(__float_as_uint(a1)), "r"(__float_as_uint(b)));
+}
+
 /* The same of codes of INT8 with whole sums, 32 codes deep. a: four codes (g, 4t..) (g+8, 4t..)
  * (g, 4t+16..) (g+8, 4t+16..); b: four of column g, 4t.. and 4t+16... */
 __device__ static inline void cuda_mma_int8(int32_t sum[4], const uint32_t a[4], uint32_t b0,
@@ -107,6 +126,11 @@ __device__ static inline uint32_t cuda_and_or(uint32_t a, uint32_t mask, uint32_
     uint32_t ret;
     asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(ret) : "r"(a), "r"(mask), "r"(bits));
     return ret;
+}
+
+/* What tf32 has of a number: 11 bits. */
+__device__ static inline float cuda_tf32(float value) {
+    return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
 }
 
 /* 2^x; 0 for -inf. */

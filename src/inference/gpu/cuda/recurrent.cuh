@@ -16,6 +16,8 @@
 #include <math.h>
 
 #define LANE_NUMBERS 16 /* numbers in a row of a state, in a lane */
+/* Bytes of the states of a launch from which on they are many: an H200 has 60 MiB of L2. */
+#define STATES_OF_MANY (128ull << 20)
 
 /* ---- numbers ---- */
 
@@ -135,14 +137,16 @@ template <bool IS_BF16, int K> __device__ static inline uint32_t lane_place(int 
            (uint32_t)(i % AT_ONCE);
 }
 
-/* Reads this lane's part of a row; past caches, for nothing reads a state twice in a step. */
-template <bool IS_BF16, int K>
+/* Reads this lane's part of a row. Nothing reads a state twice in a step. Where the states are
+ * several times the L2, it is nevertheless faster not to say so (STATES_OF_MANY). */
+template <bool IS_BF16, int K, bool ARE_MANY = false>
 __device__ static inline void read_lane(lane_words<IS_BF16> *ret, const char *row, bool is_there) {
     constexpr int AT_ONCE = IS_BF16 ? 8 : 4, BYTES = IS_BF16 ? 2 : 4;
 #pragma unroll
     for (int i = 0; i < LANE_NUMBERS; i += AT_ONCE) {
         uint4 four = make_uint4(0, 0, 0, 0);
-        if (is_there) four = __ldcs((const uint4 *)(row + lane_place<IS_BF16, K>(i) * BYTES));
+        const uint4 *at = (const uint4 *)(row + lane_place<IS_BF16, K>(i) * BYTES);
+        if (is_there) four = ARE_MANY ? __ldcg(at) : __ldcs(at);
         uint32_t *to = ret->raw.at + i / AT_ONCE * 4;
         to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
     }
@@ -161,7 +165,7 @@ lane_numbers(const lane_words<IS_BF16> &words) {
     }
 }
 
-template <bool IS_BF16, int K>
+template <bool IS_BF16, int K, bool ARE_MANY = false>
 __device__ static inline void write_lane(const struct numbers<LANE_NUMBERS> &v, char *row) {
     constexpr int AT_ONCE = IS_BF16 ? 8 : 4, BYTES = IS_BF16 ? 2 : 4;
 #pragma unroll
@@ -172,8 +176,11 @@ __device__ static inline void write_lane(const struct numbers<LANE_NUMBERS> &v, 
             w[j] = IS_BF16 ? cuda_pack_bf16(v.at[i + (2 * j) % AT_ONCE],
                                             v.at[i + (2 * j + 1) % AT_ONCE])
                            : __float_as_uint(v.at[i + j]);
-        __stcs((uint4 *)(row + lane_place<IS_BF16, K>(i) * BYTES),
-               make_uint4(w[0], w[1], w[2], w[3]));
+        uint4 *at = (uint4 *)(row + lane_place<IS_BF16, K>(i) * BYTES);
+        if (ARE_MANY)
+            __stcg(at, make_uint4(w[0], w[1], w[2], w[3]));
+        else
+            __stcs(at, make_uint4(w[0], w[1], w[2], w[3]));
     }
 }
 

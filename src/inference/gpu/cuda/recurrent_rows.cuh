@@ -143,8 +143,34 @@ __device__ static __forceinline__ void walk_rows(const struct row_conv &conv, ui
     }
 }
 
+/* The same of an item's only row, whose inputs are `own`; leaves the tail, and keeps nothing in
+ * `save`. */
+template <int TAPS>
+__device__ static __forceinline__ struct numbers<4>
+convolve_alone(const struct row_conv &conv, const struct cuda_state_item &item, uint32_t channel,
+               const struct numbers<4> &own) {
+    static_assert(TAPS == 4, "a channel's taps are read at once");
+    struct numbers<4> window[TAPS], sum = {};
+#pragma unroll
+    for (uint32_t i = 0; i < TAPS - 1; i++)
+        window[i] = read_four(conv.tails, item.from, (size_t)i *conv.channels + channel);
+    window[TAPS - 1] = own;
+#pragma unroll
+    for (uint32_t i = 0; i < TAPS - 1; i++)
+        write_four(conv.tails, item.to, (size_t)i *conv.channels + channel, window[i + 1]);
+    if (conv.bias) sum = read_f32<4>(conv.bias + channel);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const struct numbers<4> taps = read_f32<4>(conv.taps + ((size_t)channel + j) * TAPS);
+#pragma unroll
+        for (int t = 0; t < TAPS; t++) sum.at[j] = fmaf(taps.at[t], window[t].at[j], sum.at[j]);
+    }
+    return sum;
+}
+
 /* Blocks of a call: slabs of channels, `more` other blocks, tiles of rows. None without rows. */
-static inline dim3 tile_blocks(uint32_t channels, uint32_t more, uint32_t rows) {
+static inline dim3
+tile_blocks(uint32_t channels, uint32_t more, uint32_t rows) {
     if (rows == 0) return dim3(0);
     return dim3((channels + TILE_CHANNELS - 1) / TILE_CHANNELS + more,
                 (rows + TILE_ROWS - 1) / TILE_ROWS);

@@ -141,6 +141,9 @@ template <class T> static inline T __ldcg(const T *at) {
 template <class T> static inline T __ldcs(const T *at) {
     return *at;
 }
+template <class T> static inline void __stcg(T *at, T value) {
+    *at = value;
+}
 template <class T> static inline void __stcs(T *at, T value) {
     *at = value;
 }

@@ -307,6 +307,16 @@ void cuda_mma(float sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     for (uint32_t i = 0; i < 4; i++) sum[i] = sums[i];
 }
 
+void cuda_mma_tf32(float sum[4], const float a[4], float b0, float b1) {
+    const float mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    const float(*all)[6] = (const float(*)[6])emulated_meet(63, mine, sizeof mine);
+    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t k = 0; k < 8; k++)
+            sum[i] += cuda_tf32(all[g * 4 + k % 4][i / 2 + k / 4 * 2]) *
+                      cuda_tf32(all[(2 * t + i % 2) * 4 + k % 4][4 + k / 4]);
+}
+
 void cuda_mma_int8(int32_t sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
     const uint32_t(*all)[6] = (const uint32_t(*)[6])emulated_meet(57, mine, sizeof mine);

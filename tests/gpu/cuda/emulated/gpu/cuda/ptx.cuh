@@ -53,6 +53,16 @@ static inline void cuda_mma_anew(float sum[4], const uint32_t a[4], uint32_t b0,
     for (int i = 0; i < 4; i++) sum[i] = 0;
     cuda_mma(sum, a, b0, b1);
 }
+static inline float cuda_tf32(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return emulated_float(bits & 0xffffe000u);
+}
+void cuda_mma_tf32(float sum[4], const float a[4], float b0, float b1);
+static inline void cuda_mma_tf32_short(float sum[4], float a0, float a1, float b) {
+    const float a[4] = {a0, a1, 0, 0};
+    cuda_mma_tf32(sum, a, b, 0);
+}
 static inline uint32_t cuda_and_or(uint32_t a, uint32_t mask, uint32_t bits) {
     return (a & mask) | bits;
 }
