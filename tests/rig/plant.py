@@ -16,11 +16,12 @@ MISTAKES = [
     (WRITER, "enum err err = os_fdatasync(log->fd, &error);",
      "enum err err = rig_planted() == 1 ? OK : os_fdatasync(log->fd, &error);"),
     # 2: results are acknowledged before they are synced
-    (WRITER, "    sync_logs(group);\n    store_note_group(writer->store, group->count);\n"
-     "    tell(writer, group);\n",
+    (WRITER, "    sync_logs(group);\n    store_note_group(writer->store, group->count);\n",
      "    if (rig_planted() == 2) tell(writer, group);\n"
-     "    sync_logs(group);\n    store_note_group(writer->store, group->count);\n"
-     "    if (rig_planted() != 2) tell(writer, group);\n"),
+     "    sync_logs(group);\n    store_note_group(writer->store, group->count);\n"),
+    (WRITER, "        else if (is_durable)\n            tell(writer, group);\n        else\n",
+     "        else if (is_durable && rig_planted() == 2)\n            ;\n"
+     "        else if (is_durable)\n            tell(writer, group);\n        else\n"),
     # 3: the row of a file, which is the index of files, is written before the file's bytes
     (SPOOL, "enum err err = store_sync_result(store, os_fsync(spool->fd, error), error);",
      "enum err err = row_first ? OK : store_sync_result(store, os_fsync(spool->fd, error), error);"
