@@ -10,7 +10,7 @@ import support
 from test_device_faults import create, deaths, lines, results, state  # noqa: F401 (a fixture)
 
 TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
-POISON, HANG = 77, 78  # as in tests/gpu/poison_plugin.c
+POISON, HANG, LOSE = 77, 78, 79  # as in tests/gpu/poison_plugin.c
 OUTSIDE = r"step \d+: operation \d+ \(heads of layer 0\): an illegal memory access was encountered \(cudaErrorIllegalAddress\)"
 COUNT = 3000
 
@@ -77,4 +77,23 @@ def test_a_line_whose_kernel_never_ends_gets_an_error_record(tmp_path, state):
         told = deaths(server)
         assert len(told) >= 3 and all(
             re.match(r"the engine made no progress for \d+ ms", sentence)
+            for sentence in told), told
+
+
+@pytest.mark.skipif(support.cards() < 2, reason="needs two GPUs")
+def test_a_card_of_two_that_is_lost_beside_a_step_is_told_at_once(tmp_path, state):
+    """The other GPU's kernels wait for it in vain. If the host did not find it, the engine would be
+    killed for making no progress."""
+    requests = lines(12)
+    for i, request in enumerate(requests):
+        request["body"].update(prompt=[1, 100 + i, LOSE if i == 7 else 101, 102], max_tokens=1)
+    plugin = support.poison_plugin(tmp_path, support.cuda_plugin())
+    with support.serving(state, *arguments(plugin), "--hang-seconds", "4", "--tensor-parallel-size",
+                         "2") as server:
+        good, bad = results(server, server.wait(create(server, requests)), requests)
+        assert len(good) == 11 and list(bad) == [
+            "line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
+        told = deaths(server)
+        assert len(told) >= 3 and all(
+            re.match(r"step \d+.* GPU 1: .*illegal memory access", sentence)
             for sentence in told), told

@@ -34,9 +34,11 @@ def test_two_cards_together_have_the_cpu_s_tokens_up_to_the_first_near_tie(tmp_p
     assert equal_tokens(tmp_path, model, both, 16) >= 16  # out of 48
 
 
-@pytest.mark.parametrize("model", ["tiny/llama3", "tiny_next/qwen3_moe"])
+@pytest.mark.parametrize("model", [
+    "tiny/llama3", "tiny_next/qwen3_moe", "tiny_next/qwen3_5", "tiny_next/lfm2"])
 def test_two_cards_together_have_the_log_probabilities_of_one(tmp_path, model):
-    """Each part of a sum is rounded to bf16, so they differ as two orders of sums do."""
+    """Each part of a sum is rounded to bf16, so they differ as two orders of sums do. Those of the
+    LFM2 are off by 0.18, as those of either are from the CPU's."""
     model, asked = support.SHARED / model, {"echo": True, "logprobs": 1}
     options = card(tmp_path)
     one = answers(tmp_path, model, "one", *options, fields=[asked] * 3, tokens=1)
@@ -45,14 +47,33 @@ def test_two_cards_together_have_the_log_probabilities_of_one(tmp_path, model):
     for single, double in zip(one, both, strict=True):
         for got, wanted in zip(double["logprobs"]["token_logprobs"][1:-1],
                                single["logprobs"]["token_logprobs"][1:-1], strict=True):
-            assert abs(got - wanted) < 0.15
+            assert abs(got - wanted) < (0.25 if "lfm2" in model.name else 0.15)
             compared += 1
     assert compared >= 10
 
 
+@pytest.mark.parametrize("form", ["int8", "fp8"])
+@pytest.mark.parametrize("model", ["tiny/llama3", "tiny_next/qwen3_moe"])
+def test_weights_of_8_bits_on_two_cards_are_as_near_to_bf16_as_on_one(tmp_path, model, form):
+    """The codes of weights are those of one GPU; rows of activations have a scale per GPU."""
+    model, asked = support.SHARED / model, {"echo": True, "logprobs": 1}
+    options = card(tmp_path)
+
+    def off(name, *more):
+        got = answers(tmp_path, model, name, *options, *more, fields=[asked] * 3, tokens=1)
+        return [
+            abs(a - b)
+            for single, wanted in zip(got, exact, strict=True)
+            for a, b in zip(single["logprobs"]["token_logprobs"][1:-1],
+                            wanted["logprobs"]["token_logprobs"][1:-1], strict=True)]
+
+    exact = answers(tmp_path, model, "exact", *options, fields=[asked] * 3, tokens=1)
+    one = off("one", "--quantization", form)
+    both = off("both", "--quantization", form, *TOGETHER)
+    assert len(both) >= 10 and sum(both) <= 1.5 * sum(one) + 0.2
+
+
 @pytest.mark.parametrize("options, said", [
-    ([*TOGETHER, "--quantization", "int8"
-      ], "--tensor-parallel-size 2: parts of products are summed in bf16, and --quantization asks"),
     (["--tensor-parallel-size", 4], "--tensor-parallel-size 4: of the 2 GPUs that there are 2 can"),
 ])
 def test_what_cannot_be_split_is_refused_by_name(tmp_path, options, said):
@@ -60,17 +81,18 @@ def test_what_cannot_be_split_is_refused_by_name(tmp_path, options, said):
     assert done.returncode != 0 and said in done.stderr
 
 
-def test_a_recurrent_model_is_refused_by_name(tmp_path):
-    with open(tmp_path / "in.jsonl", "w") as file:
-        file.write("{}\n")
-    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
-                         "--model", f"m={NEXT / 'qwen3_5'}", *card(tmp_path), *TOGETHER)
-    assert done.returncode != 0 and "--tensor-parallel-size 2: recurrent layers are not split over GPUs" in done.stderr
-
-
-def test_cards_that_do_not_reach_each_other_are_refused(tmp_path):
-    done = run_one(tmp_path, *card(tmp_path, "QUERN_HOST_MACHINE=apart"), *TOGETHER)
-    assert done.returncode != 0 and "GPU 0 does not reach the memory of GPU 1" in done.stderr
+@pytest.mark.parametrize("machine", ["apart", "unmapped"])
+def test_cards_that_do_not_reach_each_other_add_up_in_the_host_s_memory(tmp_path, machine):
+    """The same sums in the same order, so the same answers. The plain runtime tells an illegal
+    access where a kernel reads the other GPU's memory."""
+    model = support.SHARED / "tiny/llama3"
+    options = card(tmp_path)
+    reached = answers(tmp_path, model, "reached", *options, *TOGETHER)
+    (tmp_path / "apart").mkdir()
+    options = card(tmp_path / "apart", f"QUERN_HOST_MACHINE={machine}")
+    assert answers(tmp_path, model, "apart", *options, *TOGETHER) == reached
+    done = run_one(tmp_path, *options, *TOGETHER, "--log-level", "warn")
+    assert done.returncode == 0 and "event=device_apart" in done.stderr
 
 
 def test_an_error_of_a_card_names_it_and_all_other_lines_are_answered(tmp_path, state):
@@ -90,4 +112,26 @@ def test_an_error_of_a_card_names_it_and_all_other_lines_are_answered(tmp_path, 
     assert all(
         re.fullmatch(
             rf"step \d+: GPU [01]: operation \d+ \(heads of layer 0\): {FAULTS['illegal']}", text)
+        for text in told[1:]), told
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_card_that_waits_for_a_lost_one_is_let_go(tmp_path, state, lost):
+    """One of two GPUs tells an error, and the other one's kernels wait for it: the plain runtime
+    ends a process that waits for these before it has given up."""
+    requests = lines(6)
+    for i, request in enumerate(requests):
+        request["body"].update(prompt=[1, 100 + i, POISON if i == 3 else 101, 102], max_tokens=4)
+    options = list(CARD)
+    options[options.index(PLUGIN)] = support.poison_plugin(
+        tmp_path, plugin(tmp_path, f"QUERN_HOST_FAULT_ON={lost}"))
+    with support.serving(state, "--model", f"m={support.SHARED / 'tiny/llama3'}",
+                         "--result-cache-bytes", "0", *map(str, [*options, *TOGETHER])) as server:
+        good, bad = results(server, server.wait(create(server, requests)), requests)
+        told = deaths(server)
+    assert len(texts(good)) == 5 and list(bad) == ["line-03"]
+    assert re.fullmatch(rf"step \d+ on GPU {lost}: {FAULTS['illegal']}", told[0]), told
+    assert all(
+        re.fullmatch(
+            rf"step \d+: GPU {lost}: operation \d+ \(heads of layer 0\): {FAULTS['illegal']}", text)
         for text in told[1:]), told

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* poison_plugin: another plugin with two planted faults, for tests on a real GPU and on the made-up
- * one of tests/gpu/cuda/host. A step with a token POISON stores the key and value of its row far
- * outside the KV cache, so that the GPU itself reports an illegal access. A step with a token HANG,
- * on a real GPU alone, stands behind a kernel that never ends.
+/* poison_plugin: another plugin with planted faults, for tests on a real GPU and on the made-up one
+ * of tests/gpu/cuda/host. A step with a token POISON stores the key and value of its row far
+ * outside the KV cache, so that the GPU itself reports an illegal access. On a real GPU alone a
+ * step with a token HANG stands behind a kernel that never ends, and beside a step with a token
+ * LOSE the last of several GPUs, or the one, has a kernel that stores outside.
  *
  * The first line of the file PATH.of, where PATH is this plugin's path, names the other plugin.
  * Both are loaded before the sandbox. */
 
-#include "endless_kernel.h"
+#include "planted_kernels.h"
+
 #include "gpu/table.h"
 
 #include <assert.h>
@@ -20,17 +22,20 @@
 
 #define POISON 77
 #define HANG 78
+#define LOSE 79
 #define SLOT_OUTSIDE 0x70000000u /* beyond any cache, which has at most 2^28 slots */
 
 static struct gpu_table table;
 static const struct gpu_table *inner;
 static uint32_t group_count;
-static bool can_hang;
+static bool has_kernels;
 
 static enum err open_card(struct gpu **ret_gpu, const struct gpu_options *options,
                           struct error *error) {
     enum err err = inner->open(ret_gpu, options, error);
-    can_hang = err == OK && endless_kernel_load();
+    const uint32_t more = options->more_count;
+    has_kernels =
+        err == OK && planted_kernels_load(more > 0 ? options->more[more - 1] : options->index);
     return err;
 }
 
@@ -61,11 +66,15 @@ static enum err submit_poisoned(struct gpu *gpu, const struct gpu_step *step, ui
 
 static enum err submit(struct gpu *gpu, const struct gpu_step *step,
                        const struct gpu_samples *samples, struct error *error) {
+    bool is_losing = false;
     for (uint32_t row = 0; row < step->row_count; row++) {
         if (step->tokens[row] == POISON) return submit_poisoned(gpu, step, row, samples, error);
-        if (step->tokens[row] == HANG && can_hang) endless_kernel_start();
+        if (step->tokens[row] == HANG && has_kernels) endless_kernel_start();
+        is_losing |= step->tokens[row] == LOSE && has_kernels;
     }
-    return inner->submit(gpu, step, samples, error);
+    enum err err = inner->submit(gpu, step, samples, error);
+    if (err == OK && is_losing) outside_kernel_start();
+    return err;
 }
 
 __attribute__((constructor)) static void load_inner(void) {

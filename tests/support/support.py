@@ -36,6 +36,11 @@ def has_card():
     return cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()
 
 
+def cards():
+    """How many GPUs there are."""
+    return len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
+
+
 NO_CARD = "no CUDA plugin was built, or there is no NVIDIA GPU"
 
 

@@ -8,7 +8,7 @@
 #define OPTION "--tensor-parallel-size"
 #define UNREAD_ROWS 16u /* rows of a head that a rank does not have: outputs come in multiples */
 #define INPUTS_MULTIPLE 16u /* inputs of a product */
-#define VECTORS_PER_OP 3u   /* at most: a bias, sinks, and the one of experts */
+#define VECTORS_PER_OP 6u   /* at most: those of a state */
 
 struct maker {
     struct gpu_shard *shard;
@@ -51,6 +51,21 @@ static enum err check_heads(const struct maker *maker, const struct gpu_op *op) 
                    maker->ranks, kv_heads, op->layer);
 }
 
+/* The heads of a state, or the channels where it has none. */
+static enum err check_state(const struct maker *maker, const struct gpu_op *op) {
+    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
+    const uint32_t groups = sizes->key_heads;
+    const bool is_held = sizes->is_mamba && !op->recurrent.norm && groups > 0 &&
+                         maker->ranks % groups == 0; /* a norm is over a whole group */
+    if (groups == 0 && divides(maker, sizes->channels)) return OK;
+    if (groups > 0 && divides(maker, sizes->value_heads) && (divides(maker, groups) || is_held))
+        return OK;
+    return err_set(maker->error, ERR_INVALID,
+                   OPTION " %u: a state of %u heads in %u groups, or of %u channels, does not "
+                          "divide by it",
+                   maker->ranks, sizes->value_heads, groups, sizes->channels);
+}
+
 static enum err check_ffn(const struct maker *maker, uint32_t ffn, uint32_t layer) {
     if (divides(maker, ffn) && ffn / maker->ranks % INPUTS_MULTIPLE == 0) return OK;
     return err_set(maker->error, ERR_INVALID,
@@ -81,6 +96,34 @@ static void add_even(const struct maker *maker, struct gpu_split *split, uint32_
     add_piece(split, maker->rank * own, own, rows);
 }
 
+/* The value heads of a state, `each` rows of each: neighbours, or those of the rank's key heads. */
+static void add_value_heads(const struct maker *maker, struct gpu_split *split, uint32_t each) {
+    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
+    const uint32_t times = sizes->heads_are_tiled ? sizes->value_heads / sizes->key_heads : 1;
+    for (uint32_t i = 0; i < times; i++) add_even(maker, split, sizes->value_heads / times * each);
+}
+
+/* Its key heads, of which several ranks may hold one: the groups of Mamba-2. */
+static void add_key_heads(const struct maker *maker, struct gpu_split *split) {
+    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
+    add_piece(split, first_kv_head(maker, sizes->key_heads) * sizes->key_dim,
+              own_kv_heads(maker, sizes->key_heads) * sizes->key_dim,
+              sizes->key_heads * sizes->key_dim);
+}
+
+/* The channels of a convolution: q, k and v, or x, B and C, or some of one kind. */
+static void add_channels(const struct maker *maker, struct gpu_split *split) {
+    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
+    if (sizes->key_heads == 0) {
+        add_even(maker, split, sizes->channels);
+        return;
+    }
+    if (sizes->is_mamba) add_value_heads(maker, split, sizes->value_dim);
+    add_key_heads(maker, split);
+    add_key_heads(maker, split);
+    if (!sizes->is_mamba) add_value_heads(maker, split, sizes->value_dim);
+}
+
 static void set_rows(const struct maker *maker, uint32_t matrix) {
     const struct gpu_split *split = split_of(maker, matrix);
     assert(split->whole * split->repeats == maker->whole->matrices[matrix].rows);
@@ -104,6 +147,27 @@ static enum err split_heads(const struct maker *maker, const struct gpu_op *prod
     return OK;
 }
 
+/* The product that a convolution reads. */
+static void split_state_in(const struct maker *maker, uint32_t matrix) {
+    struct gpu_split *split = split_of(maker, matrix);
+    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
+    *split = (struct gpu_split){.kind = GPU_SPLIT_OUTPUTS, .repeats = 1};
+    add_channels(maker, split);
+    for (int i = 0; i < 2 && sizes->key_heads == 0; i++) add_channels(maker, split);
+    if (sizes->key_heads > 0) add_value_heads(maker, split, sizes->value_dim);
+    set_rows(maker, matrix);
+}
+
+/* The rates of value heads. */
+static void split_rates(const struct maker *maker, uint32_t matrix) {
+    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
+    struct gpu_split *split = split_of(maker, matrix);
+    *split = (struct gpu_split){.kind = GPU_SPLIT_OUTPUTS, .repeats = 1};
+    for (uint32_t i = 0; i < gpu_state_rates(sizes) / sizes->value_heads; i++)
+        add_value_heads(maker, split, 1);
+    set_rows(maker, matrix);
+}
+
 /* Gate and up, or the one half that there is, of each of `repeats` feed-forwards. */
 static enum err split_gate_up(const struct maker *maker, uint32_t matrix, uint32_t ffn,
                               uint32_t repeats, uint32_t layer) {
@@ -117,21 +181,23 @@ static enum err split_gate_up(const struct maker *maker, uint32_t matrix, uint32
     return OK;
 }
 
-/* A matrix whose product is a part. */
-static enum err split_inputs(const struct maker *maker, uint32_t matrix) {
+/* A matrix whose product is a part; with `has_states` it reads what states leave. */
+static enum err split_inputs(const struct maker *maker, uint32_t matrix, bool has_states) {
+    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
     const struct gpu_matrix *from = &maker->whole->matrices[matrix];
     struct gpu_split *split = split_of(maker, matrix);
-    if (from->form != GPU_BF16)
-        return refuse(maker, "parts of products are summed in bf16, and --quantization asks for "
-                             "another form of weights");
+    if (from->form == GPU_BLOCKS)
+        return refuse(maker, "weights of fewer than 8 bits are not split over GPUs");
     const uint32_t own = from->cols / maker->ranks;
     if (own * maker->ranks != from->cols || own % INPUTS_MULTIPLE != 0)
         return err_set(maker->error, ERR_INVALID,
                        OPTION " %u: a product of %u inputs does not divide into multiples of %u",
                        maker->ranks, from->cols, INPUTS_MULTIPLE);
-    *split = (struct gpu_split){
-        .kind = GPU_SPLIT_INPUTS, .repeats = 1, .column = maker->rank * own, .columns = from->cols};
-    add_piece(split, 0, from->rows, from->rows);
+    *split = (struct gpu_split){.kind = GPU_SPLIT_INPUTS, .repeats = 1};
+    if (has_states && sizes->key_heads > 0)
+        add_value_heads(maker, split, sizes->value_dim);
+    else
+        add_even(maker, split, from->cols);
     maker->matrices[matrix].cols = own;
     return OK;
 }
@@ -145,9 +211,9 @@ static float *take_vector(const struct maker *maker, size_t count) {
     return vector;
 }
 
-/* The numbers of the rank's rows of a matrix. */
-static enum err cut_rows(const struct maker *maker, const float **vector, uint32_t matrix) {
-    const struct gpu_split *split = split_of(maker, matrix);
+/* The numbers of the rank's rows. */
+static enum err cut_by(const struct maker *maker, const float **vector,
+                       const struct gpu_split *split) {
     const float *from = *vector;
     if (!from) return OK;
     float *to = take_vector(maker, (size_t)split->own * split->repeats);
@@ -160,6 +226,28 @@ static enum err cut_rows(const struct maker *maker, const float **vector, uint32
         }
     *vector = to;
     return OK;
+}
+
+/* Those of a matrix. */
+static enum err cut_rows(const struct maker *maker, const float **vector, uint32_t matrix) {
+    return cut_by(maker, vector, split_of(maker, matrix));
+}
+
+/* The vectors of a recurrent layer. */
+static enum err cut_recurrent(const struct maker *maker, struct gpu_recurrent *vectors) {
+    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
+    struct gpu_split channels = {.repeats = 1}, heads = {.repeats = 1}, numbers = {.repeats = 1};
+    add_channels(maker, &channels);
+    if (sizes->key_heads > 0) add_value_heads(maker, &heads, 1);
+    if (sizes->key_heads > 0) add_value_heads(maker, &numbers, sizes->value_dim);
+    enum err err = cut_by(maker, &vectors->conv_bias, &channels);
+    channels.repeats = sizes->taps;
+    if (err == OK) err = cut_by(maker, &vectors->conv, &channels);
+    if (err == OK) err = cut_by(maker, &vectors->decay, &heads);
+    if (err == OK) err = cut_by(maker, &vectors->step_bias, &heads);
+    if (err == OK) err = cut_by(maker, &vectors->skip, &heads);
+    if (err == OK && sizes->is_mamba) err = cut_by(maker, &vectors->norm, &numbers);
+    return err;
 }
 
 static enum err cut_sinks(const struct maker *maker, struct gpu_op *op) {
@@ -178,43 +266,59 @@ static const char *refusal_of(const struct gpu_op *op) {
     switch (op->kind) {
     case OP_EMBED: return op->positions ? "encoders are not split over GPUs" : NULL;
     case OP_NORM: return op->is_layer_norm ? "models with LayerNorm are not split over GPUs" : NULL;
-    case OP_EXPERTS:
-        return op->experts.has_shared ? "experts with a shared one are not split over GPUs" : NULL;
     case OP_MATMUL:
-        return op->to == TO_WIDE || op->to == TO_H ? NULL
-                                                   : "layers with parts beside their halves are "
-                                                     "not split over GPUs";
+        return op->to != TO_INPUTS && op->to != TO_X ? NULL
+                                                     : "parts of tokens are not split over GPUs";
     case OP_HEADS:
     case OP_KEEP:
     case OP_ATTENTION:
     case OP_GATE:
     case OP_LOGITS:
-    case OP_ROUTE: return NULL;
-    case OP_POOL: return "embeddings are not split over GPUs";
+    case OP_ROUTE:
+    case OP_EXPERTS:
     case OP_CONV:
     case OP_DELTA:
     case OP_MAMBA:
     case OP_PREPARE:
-    case OP_GATED_NORM: return "recurrent layers are not split over GPUs";
+    case OP_GATED_NORM: return NULL;
+    case OP_POOL: return "embeddings are not split over GPUs";
     default: return "the model has layers that are not split over GPUs";
     }
 }
 
+/* Whether a product is one of rates, which stands before the one that a convolution reads. */
+static bool is_rates(const struct maker *maker, uint32_t index) {
+    return index + 3 < maker->whole->op_count && maker->whole->ops[index + 3].kind == OP_CONV;
+}
+
 static enum err shard_product(const struct maker *maker, uint32_t index) {
+    struct gpu_op *own = &maker->ops[index];
     const struct gpu_op *op = &maker->whole->ops[index];
     const struct gpu_op *next = index + 1 < maker->whole->op_count ? op + 1 : op;
-    if (next->kind == OP_ROUTE) return OK; /* a router */
-    if (next->kind == OP_HEADS) return split_heads(maker, op, next);
-    if (next->kind == OP_GATE && !next->gates_inputs)
+    if (next->kind == OP_ROUTE) return OK;                         /* a router */
+    if (op->to == TO_NARROW && !is_rates(maker, index)) return OK; /* the factor of an expert */
+    if (op->to == TO_NARROW)
+        split_rates(maker, op->matrix);
+    else if (next->kind == OP_CONV)
+        split_state_in(maker, op->matrix);
+    else if (next->kind == OP_HEADS)
+        return split_heads(maker, op, next);
+    else if (next->kind == OP_GATE && !next->gates_inputs)
         return split_gate_up(maker, op->matrix, next->width, 1, op->layer);
-    if (op->to == TO_H) return split_inputs(maker, op->matrix);
-    return refuse(maker, "the model has layers that are not split over GPUs");
+    else if (op->to == TO_H || op->to == TO_SHARED) {
+        /* EXPERTS adds the latter to its own part: the lead's has the bias. */
+        if (op->to == TO_SHARED && maker->rank > 0) own->bias = NULL;
+        const bool has_states = index > 0 && op[-1].kind == OP_GATED_NORM;
+        return split_inputs(maker, op->matrix, has_states);
+    } else
+        return refuse(maker, "the model has layers that are not split over GPUs");
+    return OK;
 }
 
 static enum err shard_experts(const struct maker *maker, struct gpu_op *op) {
     struct gpu_experts *experts = &op->experts;
     enum err err = split_gate_up(maker, experts->gate_up, experts->ffn, experts->count, op->layer);
-    if (err == OK) err = split_inputs(maker, experts->down);
+    if (err == OK) err = split_inputs(maker, experts->down, false);
     if (err == OK) err = cut_rows(maker, &experts->gate_up_bias, experts->gate_up);
     experts->ffn /= maker->ranks;
     if (maker->rank > 0) experts->down_bias = NULL; /* the lead's part has it */
@@ -238,6 +342,12 @@ static enum err shard_op(const struct maker *maker, uint32_t index) {
         if (op->kv_heads > 0) op->kv_heads = own_kv_heads(maker, op->kv_heads);
         return err == OK ? cut_sinks(maker, op) : err;
     case OP_GATE: op->width /= maker->ranks; return OK;
+    case OP_KEEP:
+    case OP_PREPARE: op->attended /= maker->ranks; return OK;
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_MAMBA:
+    case OP_GATED_NORM: return cut_recurrent(maker, &op->recurrent);
     case OP_ROUTE: op->experts.ffn /= maker->ranks; return OK;
     case OP_EXPERTS: return shard_experts(maker, op);
     default: return OK;
@@ -248,6 +358,7 @@ static enum err shard_op(const struct maker *maker, uint32_t index) {
 static enum err check_op(const struct maker *maker, const struct gpu_op *op) {
     const char *why = op->kind == OP_MATMUL ? NULL : refusal_of(op);
     if (why) return refuse(maker, why);
+    if (op->kind == OP_CONV) return check_state(maker, op);
     return op->kind == OP_HEADS ? check_heads(maker, op) : OK;
 }
 
@@ -257,6 +368,22 @@ static enum err shard_ops(const struct maker *maker) {
         err = check_op(maker, &maker->whole->ops[i]);
     for (uint32_t i = 0; i < maker->whole->op_count && err == OK; i++) err = shard_op(maker, i);
     return err;
+}
+
+static struct gpu_recurrent_sizes own_sizes(const struct maker *maker) {
+    struct gpu_recurrent_sizes sizes = maker->whole->recurrent;
+    struct gpu_split channels = {.repeats = 1};
+    if (sizes.layers == 0) return sizes;
+    add_channels(maker, &channels);
+    sizes.channels = channels.own;
+    sizes.width /= maker->ranks;
+    if (sizes.key_heads == 0) {
+        sizes.value_dim = sizes.width;
+        return sizes;
+    }
+    sizes.key_heads = own_kv_heads(maker, sizes.key_heads);
+    sizes.value_heads /= maker->ranks;
+    return sizes;
 }
 
 /* The most numbers of a token's keys in a layer. */
@@ -325,6 +452,7 @@ enum err gpu_shard_of(struct gpu_shard *ret_shard, const struct gpu_program *pro
     own->kv_heads = own_kv_heads(&maker, own->kv_heads);
     own->ffn /= ranks;
     own->kv_width = own_kv_width(&maker);
+    own->recurrent = own_sizes(&maker);
     drop_head(&maker);
     return OK;
 }
@@ -340,7 +468,11 @@ void gpu_shard_release(struct gpu_shard *shard) {
 
 bool gpu_split_next(const struct gpu_split *split, uint32_t first, uint32_t end,
                     struct gpu_piece *ret_run) {
-    if (split->kind == GPU_SPLIT_LEAD || split->whole == 0) return false;
+    if (split->kind == GPU_SPLIT_LEAD || split->whole == 0 || first >= end) return false;
+    if (split->kind == GPU_SPLIT_INPUTS) {
+        *ret_run = (struct gpu_piece){.first = first, .own = first, .rows = end - first};
+        return true;
+    }
     for (uint32_t k = first / split->whole; k < split->repeats; k++)
         for (uint32_t i = 0; i < split->piece_count; i++) {
             const struct gpu_piece *piece = &split->pieces[i];

@@ -6,8 +6,10 @@
  * Heads and feed-forwards are split evenly: a product whose outputs are heads, or gate and up, has
  * the rank's rows of its matrix; a product that reads them has the rank's columns, and its sums are
  * a part, which the norm behind it adds up over the ranks. So a layer has two such sums. A KV head
- * that fewer than one rank can have is held by several. All ranks have the embedding, the router
- * and the residual stream; the first rank, the lead, alone has a head of its own and the logits.
+ * that fewer than one rank can have is held by several. Recurrent layers are split by the heads of
+ * their states, or by channels. What all rows' experts leave beside those of a row is a part of the
+ * same sum. All ranks have the embedding, the router and the residual stream; the first rank, the
+ * lead, alone has a head of its own and the logits.
  *
  * It knows no file, no step and no memory of a GPU.
  *
@@ -19,7 +21,7 @@
 #include "base/err.h"
 #include "gpu/table.h"
 
-#define GPU_PIECES_MAX 4u /* q, k, v and their gate */
+#define GPU_PIECES_MAX 18u /* q, k, and eight each of v and z: the tiled heads of a state */
 
 enum gpu_split_kind {
     GPU_SPLIT_NOT,     /* each rank has the whole matrix */
@@ -33,13 +35,13 @@ struct gpu_piece {
     uint32_t first, own, rows;
 };
 
+/* With GPU_SPLIT_INPUTS all of it is of columns, and the rank has all rows. */
 struct gpu_split {
     enum gpu_split_kind kind;
     uint32_t repeats;    /* times that the pieces stand one behind another: experts, or 1 */
     uint32_t whole, own; /* rows of a repeat, in the whole matrix and in the rank's */
     struct gpu_piece pieces[GPU_PIECES_MAX];
     uint32_t piece_count;
-    uint32_t column, columns; /* with GPU_SPLIT_INPUTS: the first one, and the whole matrix' */
 };
 
 struct gpu_shard {

@@ -137,6 +137,10 @@ static enum err tell_made(const struct gpu_store_options *options, struct error 
         log_info("event=device_compiled seconds=%.3f reason=\"the plugin has no code of its own "
                  "for this GPU; the driver keeps it where its cache can be written\"",
                  1e-9 * (double)counters.compile_ns);
+    if (counters.is_apart)
+        log_warn("event=device_apart reason=\"the GPUs do not reach each other's memory "
+                 "(nvidia-smi topo -p2p r): sums over them go through the host's, which is "
+                 "slower\"");
     if (counters.graph_refusal)
         log_warn("event=device_graphs graphs=%u kib=%llu reason=\"%s\"", counters.graphs, kib,
                  counters.graph_refusal);

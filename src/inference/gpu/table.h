@@ -28,7 +28,8 @@
  * GPU_PAGE_TOKENS + offset.
  *
  * SEVERAL GPUS. `open` may take several, which compute every step together behind one struct gpu:
- * the plugin splits the program (gpu_shard.h) and refuses in `prepare` what it cannot split. The
+ * the plugin splits the program (gpu_shard.h) and refuses in `prepare` what it cannot split. GPUs
+ * that do not reach each other's memory go through the host's, which is slower. The
  * ledger is that of the first GPU, which has the most; an error of any ends all.
  *
  * STATES. A recurrent layer keeps no keys but the last inputs of its convolution, and perhaps a
@@ -52,7 +53,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 24u
+#define GPU_ABI 25u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -336,6 +337,7 @@ struct gpu_counters {
     uint32_t graphs;
     uint64_t graph_bytes;      /* bytes of the GPU's memory, which are in the ledger's context */
     const char *graph_refusal; /* the reason why warm made fewer, a sentence; NULL: it made all */
+    bool is_apart; /* GPUs that do not reach each other's memory add up their parts in the host's */
     uint64_t compile_ns; /* in open, for the driver's compiler, if the plugin lacks code; else 0 */
 };
 

@@ -10,7 +10,8 @@
  *   check-plugin PLUGIN --bench [NAME]
  *                                     milliseconds per step of the shapes that begin so
  *   check-plugin PLUGIN --refused     TAP of the steps that graphs would run, which it refuses
- *   check-plugin PLUGIN --ranks N     TAP of N GPUs that compute every shape together; or its bench
+ *   check-plugin PLUGIN --ranks N     TAP of N GPUs that compute every shape together, of which
+ *                                     --part has each shape, then graphs; or its bench
  *
  * Without a GPU: "1..0 # SKIP ", the plugin's sentence, and exit status 0. */
 
@@ -576,17 +577,22 @@ static bool is_drawn(uint32_t i, uint32_t count) {
     return ((uint64_t)i * APART + seed % count) % count < wanted;
 }
 
-/* All shapes on several GPUs, or the first and a drawn share of the others, half of which are
- * refused; with feed-forwards that divide, and graphs of a dense one and of experts. */
-static void check_ranks(void) {
-    const uint32_t multiple = 16 * ranks, all = (uint32_t)SHAPES + 2;
-    for (uint32_t i = 0; i < SHAPES; i++) {
+/* All shapes on several GPUs, or the first and a drawn share of the others, with feed-forwards that
+ * divide, then graphs; or that part. */
+static void check_ranks(uint32_t part) {
+    static const uint32_t graphs[] = {0, 1, 3}; /* dense in bf16 and INT8, and experts */
+    const uint32_t multiple = 16 * ranks, count = (uint32_t)SHAPES;
+    const uint32_t all = count + sizeof graphs / sizeof *graphs;
+    for (uint32_t i = 0; i < count; i++) {
         struct world_traits traits = shapes[i];
         traits.ffn = (traits.ffn + multiple - 1) / multiple * multiple;
-        if (i == 0 || is_drawn(i, all)) check_world(&traits, seed_of(&traits), 5);
+        traits.shared_ffn = (traits.shared_ffn + multiple - 1) / multiple * multiple;
+        if (part == i + 1 || (part == 0 && (i == 0 || is_drawn(i, all))))
+            check_world(&traits, seed_of(&traits), 5);
     }
-    if (is_drawn(all - 2, all)) check_graphs_of(0, false);
-    if (is_drawn(all - 1, all)) check_graphs_of(3, false);
+    for (uint32_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
+        if (part == count + 1 + i || (part == 0 && is_drawn(count + i, all)))
+            check_graphs_of(graphs[i], false);
 }
 
 static bool is_part(const char *word, uint32_t *ret_part) {
@@ -649,7 +655,7 @@ int main(int count, char **words) {
         return report_end();
     }
     if (ranks > 1) {
-        check_ranks();
+        check_ranks(part);
         return report_end();
     }
     report(plugin->abi == GPU_ABI && plugin->bytes == sizeof *plugin, "the table is this one");

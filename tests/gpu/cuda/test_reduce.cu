@@ -211,6 +211,67 @@ static bool check_long(struct ranks *ranks, uint32_t count, uint32_t calls) {
     return wrong == 0;
 }
 
+static bool check_part(struct rng *rng, enum product_form form, size_t rows, size_t width,
+                       size_t stride) {
+    struct random_product from = random_product(rng, form, rows, width, stride, 1.0f);
+    struct cuda_part call = {};
+    const struct cuda_rows y = take_rows(CUDA_BF16, rows, stride);
+    call.from = from.product;
+    call.to = (uint16_t *)y.codes;
+    call.width = (uint32_t)width, call.rows = (uint32_t)rows;
+    MUST_BE_OK(cuda_part(&call, stream, error));
+    gpu_settle();
+    const bool is_well = are_rows(&y, rows, width, from.values);
+    if (!is_well) note("part: rows %zu, width %zu, stride %zu", rows, width, stride);
+    gpu_release();
+    return is_well;
+}
+
+static void check_parts(struct rng *rng) {
+    struct cuda_part odd = {};
+    struct error refused = {};
+    odd.width = 12, odd.rows = 1;
+    for (enum product_form form : {FORM_BF16, FORM_BF16_SCALED, FORM_INT32})
+        report(check_part(rng, form, 0, 64, 64) && check_part(rng, form, 1, 8, 8) &&
+                   check_part(rng, form, 17, 2048, 2048) && check_part(rng, form, 3, 4096, 4112) &&
+                   check_part(rng, form, 33, 5128, 5136) && check_part(rng, form, 2, 16384, 16384),
+               "reduce: parts of products of %s", form_names[form]);
+    report(cuda_part(&odd, stream, &refused) == ERR_INVALID,
+           "reduce: parts of odd widths and of nothing are refused");
+}
+
+/* The other rank never says that its part is there, and the host gives up: the call ends, and the
+ * residual is as it was. */
+static bool check_given_up(struct ranks *ranks) {
+    const uint32_t rows = 40, width = 256;
+    uint32_t *given_up;
+    CUDA_MUST(cudaSetDevice(0));
+    CUDA_MUST(cudaHostAlloc((void **)&given_up, sizeof *given_up,
+                            cudaHostAllocPortable | cudaHostAllocMapped));
+    *given_up = 0;
+    take_words(ranks, 2, 0);
+    CUDA_MUST(cudaSetDevice(0));
+    const std::vector<float> before(rows * width, 3.0f);
+    struct cuda_reduce call = {};
+    call.norm.x = gpu_copy(before), call.norm.x_stride = call.norm.h.stride = width;
+    call.norm.y = take_rows(CUDA_BF16, rows, width);
+    call.norm.weight.at = gpu_copy(std::vector<float>(width, 1.0f));
+    call.norm.width = width, call.norm.rows = rows, call.norm.epsilon = NORM_EPSILON;
+    call.ranks = 2, call.number = 1, call.given_up = given_up;
+    for (int i = 0; i < 2; i++) {
+        call.parts[i] = gpu_take<uint16_t>(rows * width);
+        call.words[i] = ranks->words[i];
+    }
+    std::thread giver([given_up] { __atomic_store_n(given_up, 1u, __ATOMIC_RELEASE); });
+    MUST_BE_OK(cuda_reduce(&call, ranks->streams[0], error));
+    ranks_settle(ranks, 1);
+    giver.join();
+    const bool is_well = gpu_read(call.norm.x, before.size()) == before;
+    CUDA_MUST(cudaFreeHost(given_up));
+    gpu_release();
+    return is_well;
+}
+
 static bool is_refused(struct cuda_reduce call) {
     struct error error = {OK, ""};
     return cuda_reduce(&call, stream, &error) == ERR_INVALID && error.text[0];
@@ -236,6 +297,7 @@ void check_reduce(void) {
     struct rng rng = random_of("reduce");
     struct ranks *ranks = all_ranks();
     check_refusals();
+    check_parts(&rng);
     if (ranks->count < 2) note("reduce: one GPU, or none that reach each other: not checked");
     for (uint32_t count = 2; count <= ranks->count; count++)
         for (int code = 0; code < 3; code++)
@@ -247,6 +309,9 @@ void check_reduce(void) {
                 report(is_well, "reduce: parts of %u GPUs%s to %s", count,
                        has_post ? ", normed," : "", code_names[code]);
             }
+    if (ranks->count > 1)
+        report(check_given_up(ranks), "reduce: a rank that waits in vain ends when the host gives "
+                                      "up");
     const uint32_t calls = check_one_in > 1 ? 30 : 3000;
     for (uint32_t count = 2; count <= ranks->count; count++)
         report(check_long(ranks, count, calls),

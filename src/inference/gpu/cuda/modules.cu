@@ -39,6 +39,7 @@
     X(norm)                                                                                        \
     X(output_gate)                                                                                 \
     X(pages)                                                                                       \
+    X(part)                                                                                        \
     X(pool)                                                                                        \
     X(quantise)                                                                                    \
     X(reduce)                                                                                      \

@@ -13,9 +13,10 @@
 
 #include <stdint.h>
 
-/* A GPU that is gone never says anything: after so long the kernel ends with an error. */
+/* A GPU that is gone never says anything. The host tells it through a word of its own memory; if it
+ * does not either, the kernel ends with an error after so long. */
 #define CUDA_PEER_PATIENCE_NS 20000000000ull
-#define CUDA_PEER_LOOKS 4096u /* between two looks at the clock */
+#define CUDA_PEER_LOOKS 4096u /* between two looks at that word, across PCIe, and at the clock */
 
 __device__ static inline void cuda_peer_say(uint32_t *word, uint32_t value) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
@@ -33,15 +34,19 @@ __device__ static inline uint64_t cuda_clock_ns(void) {
     return now;
 }
 
-/* Waits until the word is `value` or later. Words may wrap around. */
-__device__ static inline void cuda_peer_await(const uint32_t *word, uint32_t value) {
+/* Waits until the word is `value` or later. Words may wrap around. False: *given_up, the host's
+ * word, is no longer 0; NULL: nobody gives up. */
+__device__ static inline bool cuda_peer_await(const uint32_t *word, uint32_t value,
+                                              const uint32_t *given_up) {
     uint64_t begin = 0;
     for (uint32_t i = 1; (int32_t)(cuda_peer_word(word) - value) < 0; i++) {
         if (i % CUDA_PEER_LOOKS != 0) continue;
+        if (given_up && cuda_peer_word(given_up) != 0) return false;
         const uint64_t now = cuda_clock_ns();
         if (begin == 0) begin = now;
         if (now - begin > CUDA_PEER_PATIENCE_NS) __trap();
     }
+    return true;
 }
 
 /* 16 bytes of another GPU's memory, past the L1. */

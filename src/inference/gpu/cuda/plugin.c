@@ -221,6 +221,7 @@ static void close_one(struct gpu *gpu) {
     graphs_free(gpu);
     cuda_products_close(gpu->products);
     if (gpu->memory.base) (void)cudaFree(gpu->memory.base);
+    if (gpu->shared) (void)cudaFreeHost(gpu->shared);
     if (gpu->copied) (void)cudaEventDestroy(gpu->copied);
     if (gpu->drawn) (void)cudaEventDestroy(gpu->drawn);
     if (gpu->compute) (void)cudaStreamDestroy(gpu->compute);
@@ -237,10 +238,13 @@ static void plugin_close(struct gpu *gpu) {
     struct gpu *ranks[GPU_RANKS_MAX];
     const uint32_t count = gpu ? gpu->rank_count : 0;
     if (count > 0) memcpy(ranks, gpu->ranks, sizeof ranks);
+    if (count > 1) ranks_give_up(gpu); /* nobody waits for a step that failed */
+    uint32_t *given_up = gpu ? gpu->given_up : NULL;
     for (uint32_t i = count; i-- > 0;) {
         rank_use(ranks[i]);
         close_one(ranks[i]);
     }
+    if (given_up) (void)cudaFreeHost(given_up);
 }
 
 static enum err open_one(struct gpu **ret_gpu, uint32_t index, const struct gpu_options *options,

@@ -8,17 +8,35 @@
 
 #define BLOCK_ALIGN 16u /* alignment of a part's first byte: cuda_unpack */
 
-/* A part, and the bytes of its rows that are filled: all of them, or those of some columns. */
+/* A part, and the bytes of its rows that go to the GPU: all of them, or those of some columns. */
 struct fill {
     const struct gpu_rows *rows;
-    size_t row_bytes;      /* that are filled */
-    size_t stride, offset; /* bytes of a row of the file, and before those that are filled */
-    char *blocks;          /* where a part stays as it is; NULL: it becomes codes */
+    size_t row_bytes; /* that go to the GPU */
+    size_t stride;    /* bytes of a row of the file */
+    char *blocks;     /* where a part stays as it is; NULL: it becomes codes */
+    /* The columns that the matrix gets; NULL: all. With is_cut_later whole rows become codes, of
+     * which the matrix gets those columns: a row's scale is one for all ranks, and a block of the
+     * file may have columns of two. */
+    const struct gpu_split *split;
+    bool is_cut_later;
 };
+
+/* What goes to the GPU of a row. */
+static void gather_row(const struct fill *fill, const char *from, char *to) {
+    const struct gpu_split *split = fill->is_cut_later ? NULL : fill->split;
+    const enum tensor_type type = fill->rows->type;
+    if (!split) memcpy(to, from, fill->row_bytes);
+    for (uint32_t i = 0; split && i < split->piece_count; i++) {
+        const struct gpu_piece *piece = &split->pieces[i];
+        memcpy(to + (piece->own > 0 ? tensor_type_row_bytes(type, piece->own) : 0),
+               from + (piece->first > 0 ? tensor_type_row_bytes(type, piece->first) : 0),
+               tensor_type_row_bytes(type, piece->rows));
+    }
+}
 
 /* Rows first..first+count-1 of the part, in the matrix' order, one after another. */
 static void gather(const struct fill *fill, uint32_t first, uint32_t count, char *to) {
-    const char *from = (const char *)fill->rows->blocks + fill->offset;
+    const char *from = fill->rows->blocks;
     const uint32_t *order = fill->rows->row_order;
     if (!order && fill->stride == fill->row_bytes) {
         memcpy(to, from + first * fill->stride, count * fill->row_bytes);
@@ -26,7 +44,7 @@ static void gather(const struct fill *fill, uint32_t first, uint32_t count, char
     }
     for (uint32_t i = 0; i < count; i++) {
         const size_t row = order ? order[first + i] : first + i;
-        memcpy(to + i * fill->row_bytes, from + row * fill->stride, fill->row_bytes);
+        gather_row(fill, from + row * fill->stride, to + i * fill->row_bytes);
     }
 }
 
@@ -61,6 +79,25 @@ static struct cuda_grouped_fill fill_of(const struct card_matrix *matrix,
     return fill;
 }
 
+/* Codes of whole rows become those of the matrix' columns. They were made in the buffer of a
+ * product's rows, which no step uses yet. */
+static enum err cut_columns(struct gpu *gpu, const struct fill *fill, uint32_t first,
+                            uint32_t count, struct error *error) {
+    const struct card_matrix *matrix = &gpu->matrices[fill->rows->matrix];
+    const size_t each = form_bytes(matrix->form), row_bytes = matrix->cols * each;
+    const size_t at = fill->rows->row_first + first;
+    cudaError_t code = cudaSuccess;
+    for (uint32_t i = 0; i < fill->split->piece_count && code == cudaSuccess; i++) {
+        const struct gpu_piece *piece = &fill->split->pieces[i];
+        code =
+            cudaMemcpy2DAsync(matrix->codes + at * row_bytes + piece->own * each, row_bytes,
+                              (char *)gpu->codes + piece->first * each, fill->split->whole * each,
+                              piece->rows * each, count, cudaMemcpyDeviceToDevice, gpu->compute);
+    }
+    return code == cudaSuccess ? OK
+                               : card_error(code, error, "filling matrix %u", fill->rows->matrix);
+}
+
 /* From the GPU's slice to where the rows stay. */
 static enum err put_slice(struct gpu *gpu, const struct fill *fill, const char *slice,
                           uint32_t first, uint32_t count, struct error *error) {
@@ -79,17 +116,20 @@ static enum err put_slice(struct gpu *gpu, const struct fill *fill, const char *
         return code == cudaSuccess ? OK
                                    : card_error(code, error, "filling matrix %u", rows->matrix);
     }
+    const uint32_t cols = fill->is_cut_later ? fill->split->whole : matrix->cols;
     const struct cuda_unpack unpack = {
         .blocks = slice,
         .type = rows->type,
         .rows = count,
-        .cols = matrix->cols,
+        .cols = cols,
         .code = code_of(matrix->form),
-        .codes = matrix->codes + at * matrix->cols * form_bytes(matrix->form),
-        .stride = matrix->cols,
+        .codes =
+            fill->is_cut_later ? gpu->codes : matrix->codes + at * cols * form_bytes(matrix->form),
+        .stride = cols,
         .scales = matrix->scales ? matrix->scales + at : NULL,
     };
-    return cuda_unpack(&unpack, gpu->compute, error);
+    enum err err = cuda_unpack(&unpack, gpu->compute, error);
+    return err == OK && fill->is_cut_later ? cut_columns(gpu, fill, first, count, error) : err;
 }
 
 static enum err fill_slice(struct gpu *gpu, const struct fill *fill, uint32_t first, uint32_t count,
@@ -107,29 +147,51 @@ static enum err fill_slice(struct gpu *gpu, const struct fill *fill, uint32_t fi
     return code == cudaSuccess ? OK : card_error(code, error, "filling matrix %u", matrix);
 }
 
-enum err fill_one(struct gpu *gpu, const struct gpu_rows *rows, uint32_t column, uint32_t columns,
+/* Whether codes are made of whole rows, of which the matrix has some columns. */
+static bool is_cut_later(const struct card_matrix *matrix, const struct gpu_rows *rows,
+                         const struct gpu_split *split) {
+    const size_t each = tensor_type_block_elements(rows->type);
+    bool is_between = true; /* the columns begin and end between blocks */
+    for (uint32_t i = 0; split && i < split->piece_count; i++)
+        is_between &= split->pieces[i].first % each == 0 && split->pieces[i].rows % each == 0;
+    return split && matrix->form != GPU_BLOCKS && (matrix->scales || !is_between);
+}
+
+/* Where a part of GPU_BLOCKS stays. */
+static enum err find_blocks(struct card_matrix *matrix, const struct gpu_rows *rows,
+                            char **ret_blocks, struct error *error) {
+    *ret_blocks = matrix->grouping == GROUPED_NOT ? take_blocks(matrix, rows) : matrix->codes;
+    if (!*ret_blocks)
+        return err_set(error, ERR_INVALID, "matrix %u: more rows or parts than prepare had",
+                       rows->matrix);
+    if (matrix->grouping != GROUPED_NOT &&
+        grouping_of_rows(rows->type, matrix->cols) != matrix->grouping)
+        return err_set(error, ERR_INVALID,
+                       "matrix %u: the weights of a layer's experts have types of several "
+                       "kinds: run with --quantization int8",
+                       rows->matrix);
+    return OK;
+}
+
+enum err fill_one(struct gpu *gpu, const struct gpu_rows *rows, const struct gpu_split *split,
                   struct error *error) {
     assert(gpu->is_prepared && rows->matrix < gpu->program.matrix_count);
     struct card_matrix *matrix = &gpu->matrices[rows->matrix];
+    const uint32_t columns = split ? split->whole : matrix->cols;
     struct fill fill = {.rows = rows,
-                        .row_bytes = tensor_type_row_bytes(rows->type, matrix->cols),
                         .stride = tensor_type_row_bytes(rows->type, columns),
-                        .offset = column > 0 ? tensor_type_row_bytes(rows->type, column) : 0};
-    assert(rows->row_first + rows->rows <= matrix->rows && column + matrix->cols <= columns);
-    const uint32_t each = (uint32_t)(gpu->fill_bytes / fill.row_bytes);
+                        .split = split,
+                        .is_cut_later = is_cut_later(matrix, rows, split)};
+    fill.row_bytes =
+        fill.is_cut_later ? fill.stride : tensor_type_row_bytes(rows->type, matrix->cols);
+    assert(rows->row_first + rows->rows <= matrix->rows && matrix->cols <= columns);
+    uint32_t each = (uint32_t)(gpu->fill_bytes / fill.row_bytes);
+    const uint32_t room = gpu->row_bucket * matrix->cols / columns; /* rows in gpu->codes */
+    if (fill.is_cut_later && room < each) each = room;
     enum err err = OK;
-    if (matrix->form == GPU_BLOCKS && rows->rows > 0) {
-        fill.blocks = matrix->grouping == GROUPED_NOT ? take_blocks(matrix, rows) : matrix->codes;
-        if (!fill.blocks)
-            return err_set(error, ERR_INVALID, "matrix %u: more rows or parts than prepare had",
-                           rows->matrix);
-        if (matrix->grouping != GROUPED_NOT &&
-            grouping_of_rows(rows->type, matrix->cols) != matrix->grouping)
-            return err_set(error, ERR_INVALID,
-                           "matrix %u: the weights of a layer's experts have types of several "
-                           "kinds: run with --quantization int8",
-                           rows->matrix);
-    }
+    assert(each > 0);
+    if (matrix->form == GPU_BLOCKS && rows->rows > 0)
+        err = find_blocks(matrix, rows, &fill.blocks, error);
     for (uint32_t first = 0; first < rows->rows && err == OK; first += each) {
         uint32_t left = rows->rows - first;
         err = fill_slice(gpu, &fill, first, left < each ? left : each, error);

@@ -17,8 +17,7 @@
  *     plugin_vectors.c  weights and vectors find their places
  *     plugin_walk.c     operations become kernels (plugin_walk.h)
  *     plugin_experts.c  those of experts
- *     plugin_recurrent.c
- *                       those of layers with a state
+ *     plugin_recurrent.c  those of layers with a state
  *     plugin_rows.c     the rows that a product reads
  *     plugin_ranks.c    several GPUs that compute every step together
  *     plugin_share.c    what each of them has of a program and of its matrices
@@ -105,8 +104,8 @@ struct block {
     size_t sent; /* bytes before it are under way */
     bool is_full;
 };
-/* Room for an array, at a multiple of 16: fills *ret_host and returns the GPU's address. When the
- * block is full, is_full is set and both are NULL. */
+/* Room for an array, at a multiple of 16: fills *ret_host and returns the GPU's address. A full
+ * block sets is_full, and both are NULL. */
 void *block_take(struct block *block, size_t bytes, void **ret_host);
 /* Copies an array into the block; NULL for an empty one. */
 const void *block_put(struct block *block, const void *from, size_t count, size_t bytes);
@@ -286,10 +285,14 @@ struct gpu {
     uint32_t rank;
     struct gpu_shard shard;        /* its part of the program, unless it is alone */
     uint16_t *parts[PART_BUFFERS]; /* (row_bucket, width) bf16 products that are parts */
-    uint32_t part_count;           /* sums over ranks in a step */
-    uint32_t parts_summed;         /* the lead's: sums of all steps so far; may wrap around */
-    uint32_t *words;               /* (CUDA_RANKS_MAX) as reduce.h has them */
-    struct CUevent_st *drawn;      /* the lead's, on `compute`: the last draws are done */
+    bool is_apart; /* ranks do not reach each other: parts, words and tokens lie in `shared` */
+    char *shared;  /* pinned */
+    int32_t *shared_tokens;   /* (sequences_max) the lead's last ones */
+    uint32_t part_count;      /* sums over ranks in a step */
+    uint32_t parts_summed;    /* the lead's: sums of all steps so far; may wrap around */
+    uint32_t *words;          /* (CUDA_RANKS_MAX) as reduce.h has them */
+    struct CUevent_st *drawn; /* the lead's, on `compute`: the last draws are done */
+    uint32_t *given_up;       /* the lead's, in pinned memory, as reduce.h has it */
     int multiprocessors;
     int compute_major;   /* 9 for capability 9.0 */
     uint64_t compile_ns; /* as gpu_counters has it */
@@ -382,18 +385,18 @@ uint64_t free_bytes_of(int index, uint64_t total);
 
 /* Makes the GPU the one that calls of the runtime are for. */
 void rank_use(const struct gpu *gpu);
-/* Makes open GPUs ranks of the first one; they must reach each other's memory. */
+/* Makes open GPUs ranks of the first one. */
 enum err ranks_join(struct gpu *const *gpus, uint32_t count, struct error *error) MUST_CHECK;
 /* The room for parts of products and for words; none for a GPU that is alone. */
 void ranks_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory,
                  int *code);
 /* Numbers the sums over ranks. */
 void ranks_number(struct gpu *gpu);
-/* Lets the other ranks begin a step when the lead has drawn its tokens. */
-enum err ranks_await_tokens(struct gpu *lead, struct error *error) MUST_CHECK;
-/* Waits for the flight of all ranks. The error is that of the rank that failed first, as far as
- * that can be told. */
+/* Waits for the flight of all ranks. The error is that of the rank that failed first, as far as can
+ * be told; the kernels of the others then wait no longer. */
 enum err ranks_wait(struct gpu *lead, const struct flight *flight, struct error *error) MUST_CHECK;
+/* Lets kernels go that wait for other ranks: their step is lost. */
+void ranks_give_up(const struct gpu *lead);
 /* The flight of another rank that goes with one of the lead. */
 static inline struct flight *rank_flight(struct gpu *rank, const struct flight *of_lead) {
     return &rank->flights[of_lead - rank->ranks[0]->flights];
@@ -449,8 +452,8 @@ enum err program_check(const struct gpu_program *program, const struct gpu_limit
 
 /* ---- plugin_fill.c ---- */
 
-/* Fills a rank's rows: of the columns from `column` on, of `columns` in the file's rows. */
-enum err fill_one(struct gpu *gpu, const struct gpu_rows *rows, uint32_t column, uint32_t columns,
+/* Fills a rank's rows: with the columns of the file's rows that a split of inputs says, or all. */
+enum err fill_one(struct gpu *gpu, const struct gpu_rows *rows, const struct gpu_split *split,
                   struct error *error) MUST_CHECK;
 
 /* The rows that a product reads: the matrix's own, or those that are unpacked here, which the next

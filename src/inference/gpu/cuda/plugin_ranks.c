@@ -8,6 +8,9 @@
 #include <assert.h>
 #include <cuda_runtime_api.h>
 #include <string.h>
+#include <time.h>
+
+#define POLL_NS 20000 /* between two looks at the ranks of a step, which takes milliseconds */
 
 void rank_use(const struct gpu *gpu) {
     if (gpu->rank_count > 1) (void)cudaSetDevice((int)gpu->index);
@@ -15,27 +18,19 @@ void rank_use(const struct gpu *gpu) {
 
 /* ---- open ---- */
 
-static enum err reach(const struct gpu *from, const struct gpu *to, struct error *error) {
+/* Whether a GPU reaches the memory of another. A driver may refuse the mapping that it offered. */
+static bool reaches(const struct gpu *from, const struct gpu *to) {
     int can = 0;
     cudaError_t code = cudaDeviceCanAccessPeer(&can, (int)from->index, (int)to->index);
-    if (code == cudaSuccess && !can)
-        return err_set(error, ERR_UNAVAILABLE,
-                       "GPU %u does not reach the memory of GPU %u (nvidia-smi topo -p2p r), as "
-                       "--tensor-parallel-size needs: run without it, or with "
-                       "--data-parallel-size",
-                       from->index, to->index);
+    if (code == cudaSuccess && !can) return false;
     if (code == cudaSuccess) code = cudaSetDevice((int)from->index);
     if (code == cudaSuccess) code = cudaDeviceEnablePeerAccess((int)to->index, 0);
-    if (code == cudaErrorPeerAccessAlreadyEnabled) {
-        (void)cudaGetLastError(); /* a try before this one did it */
-        return OK;
-    }
-    return code == cudaSuccess
-               ? OK
-               : card_error(code, error, "letting GPU %u reach GPU %u", from->index, to->index);
+    if (code != cudaSuccess) (void)cudaGetLastError(); /* or a launch would tell it */
+    return code == cudaSuccess || code == cudaErrorPeerAccessAlreadyEnabled; /* by an earlier try */
 }
 
 enum err ranks_join(struct gpu *const *gpus, uint32_t count, struct error *error) {
+    bool are_apart = false;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < count; k++) {
             if (i == k) continue;
@@ -44,28 +39,56 @@ enum err ranks_join(struct gpu *const *gpus, uint32_t count, struct error *error
                                "GPUs %u and %u are of different kinds, and --tensor-parallel-size "
                                "needs GPUs of one kind",
                                gpus[i]->index, gpus[k]->index);
-            enum err err = reach(gpus[i], gpus[k], error);
-            if (err != OK) return err;
+            are_apart |= !reaches(gpus[i], gpus[k]);
         }
     for (uint32_t i = 0; i < count; i++) {
+        gpus[i]->is_apart = are_apart;
         memcpy(gpus[i]->ranks, gpus, count * sizeof *gpus);
         gpus[i]->rank_count = count;
         gpus[i]->rank = i;
     }
     rank_use(gpus[0]);
     cudaError_t code = cudaEventCreateWithFlags(&gpus[0]->drawn, cudaEventDisableTiming);
-    if (code == cudaSuccess) return OK;
+    if (code == cudaSuccess)
+        code = cudaHostAlloc((void **)&gpus[0]->given_up, sizeof *gpus[0]->given_up,
+                             cudaHostAllocPortable | cudaHostAllocMapped);
+    if (code == cudaSuccess) {
+        *gpus[0]->given_up = 0;
+        return OK;
+    }
     for (uint32_t i = 0; i < count; i++) gpus[i]->rank_count = 1; /* each is closed by itself */
     return card_error(code, error, "opening %u GPUs", count);
 }
 
 /* ---- parts of products ---- */
 
+/* All parts, words and tokens in pinned memory, which every GPU reaches: slowly, but in the same
+ * order. */
+static void place_in_host(struct gpu *gpu, size_t part_bytes, size_t word_bytes, int *code) {
+    const size_t token_bytes = gpu->limits.sequences_max * sizeof(int32_t);
+    char *at = NULL;
+    if (*code == cudaSuccess)
+        *code = cudaHostAlloc((void **)&at, PART_BUFFERS * part_bytes + word_bytes + token_bytes,
+                              cudaHostAllocPortable | cudaHostAllocMapped);
+    if (*code != cudaSuccess) return;
+    gpu->shared = at;
+    for (uint32_t i = 0; i < PART_BUFFERS; i++)
+        gpu->parts[i] = (uint16_t *)(void *)(at + i * part_bytes);
+    at += PART_BUFFERS * part_bytes;
+    gpu->words = memset(at, 0, word_bytes);
+    gpu->shared_tokens = (int32_t *)(void *)(at + word_bytes);
+}
+
 void ranks_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory,
                  int *code) {
-    const size_t bytes = (size_t)gpu->row_bucket * program->width * sizeof **gpu->parts;
+    const size_t width = (program->width + PRODUCT_ALIGN - 1) / PRODUCT_ALIGN * PRODUCT_ALIGN;
+    const size_t bytes = gpu->row_bucket * width * sizeof **gpu->parts;
     const size_t words = CUDA_RANKS_MAX * sizeof *gpu->words;
     if (gpu->rank_count == 1) return;
+    if (gpu->is_apart) {
+        if (memory->base) place_in_host(gpu, bytes, words, code);
+        return;
+    }
     for (uint32_t i = 0; i < PART_BUFFERS; i++)
         gpu->parts[i] = memory_take(memory, MEMORY_ACTIVATIONS, bytes);
     gpu->words = memory_take(memory, MEMORY_ACTIVATIONS, words);
@@ -74,9 +97,9 @@ void ranks_place(struct gpu *gpu, const struct gpu_program *program, struct memo
 
 /* Whether an operation leaves a part of h. */
 static bool is_part(const struct gpu *gpu, const struct gpu_op *op) {
-    const uint32_t matrix = op->kind == OP_EXPERTS  ? op->experts.down
-                            : op->kind == OP_MATMUL ? op->matrix
-                                                    : GPU_NONE;
+    const uint32_t matrix = op->kind == OP_EXPERTS                    ? op->experts.down
+                            : op->kind == OP_MATMUL && op->to == TO_H ? op->matrix
+                                                                      : GPU_NONE;
     return matrix != GPU_NONE && gpu->shard.splits[matrix].kind == GPU_SPLIT_INPUTS;
 }
 
@@ -94,13 +117,33 @@ void ranks_number(struct gpu *gpu) {
 
 enum err ranks_await_tokens(struct gpu *lead, struct error *error) {
     if (lead->rank_count == 1) return OK;
+    const size_t bytes = lead->limits.sequences_max * sizeof *lead->last_token;
+    cudaError_t code = cudaSuccess;
     rank_use(lead);
-    cudaError_t code = cudaEventRecord(lead->drawn, lead->compute);
+    if (lead->is_apart)
+        code = cudaMemcpyAsync(lead->shared_tokens, lead->last_token, bytes, cudaMemcpyDeviceToHost,
+                               lead->compute);
+    if (code == cudaSuccess) code = cudaEventRecord(lead->drawn, lead->compute);
     for (uint32_t i = 1; i < lead->rank_count && code == cudaSuccess; i++) {
-        rank_use(lead->ranks[i]);
-        code = cudaStreamWaitEvent(lead->ranks[i]->compute, lead->drawn, 0);
+        struct gpu *rank = lead->ranks[i];
+        rank_use(rank);
+        code = cudaStreamWaitEvent(rank->compute, lead->drawn, 0);
+        if (code == cudaSuccess && lead->is_apart)
+            code = cudaMemcpyAsync(rank->last_token, lead->shared_tokens, bytes,
+                                   cudaMemcpyHostToDevice, rank->compute);
     }
     return code == cudaSuccess ? OK : card_error(code, error, "waiting for tokens");
+}
+
+enum err walk_part(struct walk *walk, const struct card_op *op, const struct cuda_product *sums,
+                   struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    struct cuda_part call = {.from = *sums,
+                             .to = product_place(gpu, op),
+                             .width = gpu->program.width,
+                             .rows = walk->rows};
+    call.from.bias = NULL; /* the sum has it once */
+    return cuda_part(&call, gpu->compute, error);
 }
 
 enum err walk_sum(struct walk *walk, const struct card_op *op, const struct cuda_norm *norm,
@@ -109,7 +152,8 @@ enum err walk_sum(struct walk *walk, const struct card_op *op, const struct cuda
     struct cuda_reduce call = {.norm = *norm,
                                .ranks = gpu->rank_count,
                                .rank = gpu->rank,
-                               .number = walk->flight->parts_before + op->part};
+                               .number = walk->flight->parts_before + op->part,
+                               .given_up = gpu->ranks[0]->given_up};
     call.norm.h = (struct cuda_product){.stride = norm->h.stride, .bias = norm->h.bias};
     for (uint32_t i = 0; i < gpu->rank_count; i++) {
         call.parts[i] = gpu->ranks[i]->parts[part_buffer(op->part)];
@@ -118,22 +162,74 @@ enum err walk_sum(struct walk *walk, const struct card_op *op, const struct cuda
     return cuda_reduce(&call, gpu->compute, error);
 }
 
-/* A rank whose kernel waited in vain for another rank ends by a launch failure, so any other error
+/* ---- waiting ---- */
+
+void ranks_give_up(const struct gpu *lead) {
+    volatile uint32_t *given_up = lead->given_up;
+    if (given_up) *given_up = 1;
+}
+
+/* Whether a rank has come to an end: cudaErrorNotReady, or as it ended. */
+typedef cudaError_t rank_end(struct gpu *rank, const struct flight *flight);
+
+static cudaError_t end_of_flight(struct gpu *rank, const struct flight *flight) {
+    return cudaEventQuery(rank_flight(rank, flight)->done);
+}
+
+static cudaError_t end_of_stream(struct gpu *rank, const struct flight *flight) {
+    (void)flight;
+    return cudaStreamQuery(rank->compute);
+}
+
+/* How the ranks ended, as far as they have: cudaErrorNotReady if some have not and none failed. A
+ * rank whose kernel waited in vain for another rank ends by a launch failure, so any other error
  * tells more. */
-enum err ranks_wait(struct gpu *lead, const struct flight *flight, struct error *error) {
+static cudaError_t look_at_all(struct gpu *lead, const struct flight *flight, rank_end *end_of,
+                               uint32_t *ret_failed) {
     cudaError_t worst = cudaSuccess;
-    uint32_t failed = 0;
+    bool is_waiting = false;
     for (uint32_t i = lead->rank_count; i-- > 0;) {
         rank_use(lead->ranks[i]);
-        cudaError_t code = cudaEventSynchronize(rank_flight(lead->ranks[i], flight)->done);
-        if (code == cudaSuccess || (worst != cudaSuccess && code == cudaErrorLaunchFailure))
+        cudaError_t code = end_of(lead->ranks[i], flight);
+        is_waiting |= code == cudaErrorNotReady;
+        if (code == cudaErrorNotReady) (void)cudaGetLastError(); /* or a launch would tell it */
+        if (code == cudaSuccess || code == cudaErrorNotReady ||
+            (worst != cudaSuccess && code == cudaErrorLaunchFailure))
             continue;
-        worst = code, failed = i;
+        worst = code, *ret_failed = i;
     }
     rank_use(lead);
-    if (worst == cudaSuccess) return OK;
+    return worst == cudaSuccess && is_waiting ? cudaErrorNotReady : worst;
+}
+
+/* A rank that failed says nothing to the others, whose kernels wait for it: so the host looks at
+ * all ranks by turns, and lets the others go when one has failed. */
+static cudaError_t wait_for_all(struct gpu *lead, const struct flight *flight, rank_end *end_of,
+                                uint32_t *ret_failed) {
+    const struct timespec pause = {.tv_nsec = POLL_NS};
+    cudaError_t code;
+    while ((code = look_at_all(lead, flight, end_of, ret_failed)) == cudaErrorNotReady)
+        (void)nanosleep(&pause, NULL);
+    if (code != cudaSuccess) ranks_give_up(lead);
+    return code;
+}
+
+int ranks_settle(struct gpu *lead, struct gpu **ret_failed) {
+    uint32_t failed = 0;
+    const cudaError_t code = lead->rank_count > 1 ? wait_for_all(lead, NULL, end_of_stream, &failed)
+                                                  : cudaStreamSynchronize(lead->compute);
+    *ret_failed = lead->ranks[failed];
+    return code;
+}
+
+enum err ranks_wait(struct gpu *lead, const struct flight *flight, struct error *error) {
+    uint32_t failed = 0;
+    const cudaError_t code = lead->rank_count > 1
+                                 ? wait_for_all(lead, flight, end_of_flight, &failed)
+                                 : cudaEventSynchronize(flight->done);
+    if (code == cudaSuccess) return OK;
     if (lead->rank_count == 1)
-        return card_error(worst, error, "step %llu", (unsigned long long)flight->number);
-    return card_error(worst, error, "step %llu on GPU %u", (unsigned long long)flight->number,
+        return card_error(code, error, "step %llu", (unsigned long long)flight->number);
+    return card_error(code, error, "step %llu on GPU %u", (unsigned long long)flight->number,
                       lead->ranks[failed]->index);
 }

@@ -73,6 +73,7 @@ enum err plugin_counters_read(struct gpu *gpu, struct gpu_counters *ret_counters
     (void)error;
     *ret_counters = gpu->counters;
     ret_counters->compile_ns = gpu->compile_ns;
+    ret_counters->is_apart = gpu->is_apart;
     ret_counters->graphs = gpu->graph_count;
     ret_counters->graph_bytes = gpu->graph_bytes;
     ret_counters->graph_refusal = gpu->graph_refusal[0] != '\0' ? gpu->graph_refusal : NULL;

@@ -112,8 +112,8 @@ enum err samples_put(struct gpu *gpu, struct flight *flight, const struct gpu_sa
 static enum err put_anew(struct gpu *gpu, struct flight *flight, const struct gpu_samples *samples,
                          struct card_samples *ret_samples, struct error *error) {
     struct block *block = &flight->block;
-    cudaError_t code = cudaEventSynchronize(flight->done);
-    if (code != cudaSuccess) return card_error(code, error, "draws before these");
+    enum err err = ranks_wait(gpu, flight, error);
+    if (err != OK) return err_prefix(error, "draws before these");
     block->used = block->sent = flight->step_bytes;
     block->is_full = false;
     return samples_put(gpu, flight, samples, true, ret_samples, error);

@@ -37,16 +37,18 @@ enum err plugin_prepare(struct gpu *lead, const struct gpu_program *program,
 
 /* ---- fill ---- */
 
-static enum err check_column(const struct gpu_split *split, const struct gpu_rows *rows,
-                             uint32_t ranks, struct error *error) {
+/* Rows that stay as in their file are cut between its blocks. */
+static enum err check_columns(const struct gpu_split *split, const struct card_matrix *matrix,
+                              const struct gpu_rows *rows, uint32_t ranks, struct error *error) {
     const size_t each = tensor_type_block_elements(rows->type);
-    if (split->kind != GPU_SPLIT_INPUTS ||
-        (split->column % each == 0 && split->columns / ranks % each == 0))
-        return OK;
+    bool is_cut = false;
+    for (uint32_t i = 0; i < split->piece_count && split->kind == GPU_SPLIT_INPUTS; i++)
+        is_cut |= split->pieces[i].first % each != 0 || split->pieces[i].rows % each != 0;
+    if (!is_cut || matrix->form != GPU_BLOCKS) return OK;
     return err_set(error, ERR_INVALID,
                    "--tensor-parallel-size %u: %u columns of a matrix do not divide into blocks of "
                    "%zu, which its file has: run without it",
-                   ranks, split->columns, each);
+                   ranks, split->whole, each);
 }
 
 /* A run of rows that the rank has. */
@@ -54,7 +56,7 @@ static enum err fill_run(struct gpu *gpu, const struct gpu_rows *rows, const str
                          struct error *error) {
     const struct gpu_split *split = &gpu->shard.splits[rows->matrix];
     const bool is_cut = split->kind == GPU_SPLIT_INPUTS;
-    const uint32_t columns = is_cut ? split->columns : gpu->matrices[rows->matrix].cols;
+    const uint32_t columns = is_cut ? split->whole : gpu->matrices[rows->matrix].cols;
     const uint32_t before = run->first - rows->row_first;
     const size_t row_bytes = tensor_type_row_bytes(rows->type, columns);
     struct gpu_rows own = *rows;
@@ -63,21 +65,20 @@ static enum err fill_run(struct gpu *gpu, const struct gpu_rows *rows, const str
         own.row_order = rows->row_order + before;
     else
         own.blocks = (const char *)rows->blocks + before * row_bytes;
-    return fill_one(gpu, &own, is_cut ? split->column : 0, columns, error);
+    return fill_one(gpu, &own, is_cut ? split : NULL, error);
 }
 
 enum err plugin_fill(struct gpu *lead, const struct gpu_rows *rows, struct error *error) {
     const uint32_t end = rows->row_first + rows->rows;
     enum err err = OK;
     assert(rows->matrix < lead->program.matrix_count);
-    if (lead->rank_count == 1)
-        return fill_one(lead, rows, 0, lead->matrices[rows->matrix].cols, error);
+    if (lead->rank_count == 1) return fill_one(lead, rows, NULL, error);
     for (uint32_t i = 0; i < lead->rank_count && err == OK; i++) {
         struct gpu *gpu = lead->ranks[i];
         const struct gpu_split *split = &gpu->shard.splits[rows->matrix];
         struct gpu_piece run = {.first = rows->row_first};
         rank_use(gpu);
-        err = check_column(split, rows, lead->rank_count, error);
+        err = check_columns(split, &gpu->matrices[rows->matrix], rows, lead->rank_count, error);
         while (err == OK && gpu_split_next(split, run.first + run.rows, end, &run))
             err = fill_run(gpu, rows, &run, error);
     }

@@ -42,7 +42,7 @@ static enum err walk_embed(struct walk *walk, const struct card_op *op, struct e
     const struct cuda_embed call = {
         .table = (const uint16_t *)(const void *)matrix_of(walk, op->op.matrix)->codes,
         .tokens = walk->flight->step.tokens,
-        .last_token = gpu->ranks[0]->last_token,
+        .last_token = gpu->is_apart ? gpu->last_token : gpu->ranks[0]->last_token,
         .scale = op->op.scale,
         .positions = op->op.positions,
         .places = walk->flight->step.places,
@@ -119,6 +119,18 @@ void *product_place(const struct gpu *gpu, const struct card_op *op) {
     return op->part > 0 ? gpu->parts[part_buffer(op->part)] : product_buffer(gpu, op->op.to);
 }
 
+void *sums_place(const struct gpu *gpu, const struct card_op *op, bool has_scales) {
+    return op->part > 0 && (has_scales || gpu->is_apart) ? product_buffer(gpu, op->op.to)
+                                                         : product_place(gpu, op);
+}
+
+/* Makes the part of a product that does not lie where it belongs. */
+static enum err finish_part(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct cuda_product *product = &walk->product[op->op.to];
+    if (op->part == 0 || product->sums == product_place(walk->gpu, op)) return OK;
+    return walk_part(walk, op, product, error);
+}
+
 /* A product that leaves bf16: of gate and up with the activation in it, of others the scaled sums.
  */
 static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cuda_ending ending,
@@ -134,7 +146,7 @@ static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cu
         .in = walk->prepared.codes,
         .row_scale = walk->prepared.scale,
         .column_scale = matrix->scales,
-        .y = product_place(gpu, op),
+        .y = sums_place(gpu, op, false),
     };
     walk->is_gated = ending != CUDA_END_SCALED;
     if (!walk->is_gated)
@@ -142,29 +154,21 @@ static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cu
                                                          .type = CUDA_SUMS_BF16,
                                                          .stride = matrix->rows_padded,
                                                          .bias = op->op.bias};
-    return cuda_scaled(&call, gpu->compute, error);
+    enum err err = cuda_scaled(&call, gpu->compute, error);
+    return err == OK && !walk->is_gated ? finish_part(walk, op, error) : err;
 }
 
-static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct error *error) {
+static enum err multiply(struct walk *walk, const struct card_op *op, void *sums,
+                         struct error *error) {
     const struct gpu *gpu = walk->gpu;
     const struct card_matrix *matrix = matrix_of(walk, op->op.matrix);
-    enum cuda_ending ending;
-    if (walk_is_scaled(gpu, op, walk->rows, &ending)) return walk_scaled(walk, op, ending, error);
     struct cuda_multiply call = {
         .format = format_of(matrix->form, matrix->is_router),
         .outputs = matrix->rows_padded,
         .inputs = matrix->cols,
         .rows = walk->rows,
         .in = walk->prepared.codes,
-        .sums = product_place(gpu, op),
-    };
-    walk->product[op->op.to] = (struct cuda_product){
-        .sums = call.sums,
-        .type = matrix->form == GPU_INT8 ? CUDA_SUMS_INT32 : CUDA_SUMS_BF16,
-        .stride = matrix->rows_padded,
-        .row_scale = matrix->scales ? walk->prepared.scale : NULL,
-        .column_scale = matrix->scales,
-        .bias = op->op.bias,
+        .sums = sums,
     };
     const enum grouped_way way = matrix_way(gpu, matrix, walk->rows);
     if (way != GROUPED_UNPACKED)
@@ -172,6 +176,24 @@ static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct 
     enum err err = weights_ready(walk->gpu, op->op.matrix, &call.weights, error);
     if (err != OK || walk->is_replayed) return err; /* the graph has the product */
     return cuda_multiply(gpu->products, &call, gpu->compute, error);
+}
+
+static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    const struct card_matrix *matrix = matrix_of(walk, op->op.matrix);
+    enum cuda_ending ending;
+    if (walk_is_scaled(gpu, op, walk->rows, &ending)) return walk_scaled(walk, op, ending, error);
+    void *sums = sums_place(gpu, op, matrix->scales);
+    walk->product[op->op.to] = (struct cuda_product){
+        .sums = sums,
+        .type = matrix->form == GPU_INT8 ? CUDA_SUMS_INT32 : CUDA_SUMS_BF16,
+        .stride = matrix->rows_padded,
+        .row_scale = matrix->scales ? walk->prepared.scale : NULL,
+        .column_scale = matrix->scales,
+        .bias = op->op.bias,
+    };
+    enum err err = multiply(walk, op, sums, error);
+    return err == OK ? finish_part(walk, op, error) : err;
 }
 
 static uint32_t q_width_of(const struct gpu *gpu, const struct card_op *op) {
@@ -410,14 +432,24 @@ static enum err walk_error(const struct walk *walk, uint32_t index, enum err err
                      : card_error(code, error, "%s%s", of_rank, name);
 }
 
-/* What follows an operation of which all ranks have begun theirs. */
-static cudaError_t walk_settle(const struct walk *walk, uint32_t index) {
+/* Records that an operation of which all ranks have begun theirs has ended. */
+static cudaError_t walk_record(const struct walk *walk, uint32_t index) {
     const struct flight *flight = walk->flight;
-    cudaError_t code = cudaSuccess;
+    if (!flight->op_ended) return cudaSuccess;
     rank_use(walk->gpu);
-    if (flight->op_ended) code = cudaEventRecord(flight->op_ended[index], walk->gpu->compute);
-    if (code == cudaSuccess && flight->is_careful) code = cudaStreamSynchronize(walk->gpu->compute);
-    return code;
+    return cudaEventRecord(flight->op_ended[index], walk->gpu->compute);
+}
+
+/* In a careful step the host waits behind each operation. */
+static enum err walk_settle(struct walk *walks, uint32_t count, uint32_t index,
+                            struct error *error) {
+    struct gpu *failed;
+    uint32_t which = 0;
+    if (count == 0 || !walks[0].flight->is_careful) return OK;
+    const cudaError_t code = (cudaError_t)ranks_settle(walks[0].gpu->ranks[0], &failed);
+    if (code == cudaSuccess) return OK;
+    while (which + 1 < count && walks[which].gpu != failed) which++;
+    return walk_error(&walks[which], index, OK, code, error);
 }
 
 /* A rank's kernel may wait for those of other ranks, so none is waited for before all have begun.
@@ -431,9 +463,11 @@ enum err walk_ops(struct walk *walks, uint32_t count, uint32_t first, uint32_t e
             if (err != OK) return walk_error(&walks[k], i, err, cudaSuccess, error);
         }
         for (uint32_t k = 0; k < count && i < walks[k].gpu->program.op_count; k++) {
-            cudaError_t code = walk_settle(&walks[k], i);
+            cudaError_t code = walk_record(&walks[k], i);
             if (code != cudaSuccess) return walk_error(&walks[k], i, OK, code, error);
         }
+        enum err err = walk_settle(walks, count, i, error);
+        if (err != OK) return err;
     }
     return OK;
 }

@@ -58,6 +58,9 @@ bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t ro
 void *product_buffer(const struct gpu *gpu, enum op_to to);
 /* The same of an operation whose product may be a part. */
 void *product_place(const struct gpu *gpu, const struct card_op *op);
+/* Likewise of its sums, from which a part is made where they have scales, or where parts lie in
+ * memory of the host. */
+void *sums_place(const struct gpu *gpu, const struct card_op *op, bool has_scales);
 /* The buffer of a part. Two sums in a row have different ones (reduce.h), and so have the last of a
  * step and the first of the next, be their number odd: the first has one of its own. */
 static inline uint32_t part_buffer(uint32_t part) {
@@ -76,6 +79,13 @@ enum err walk_all(struct gpu *lead, struct flight *flight, struct error *error) 
 
 /* ---- plugin_ranks.c ---- */
 
+/* Lets the other ranks begin a step when the lead has drawn its tokens. */
+enum err ranks_await_tokens(struct gpu *lead, struct error *error) MUST_CHECK;
+/* Waits for all that was enqueued on all ranks, as ranks_wait: a cudaError, and whose it is. */
+int ranks_settle(struct gpu *lead, struct gpu **ret_failed);
+/* Makes a part of sums that have scales or lie elsewhere. */
+enum err walk_part(struct walk *walk, const struct card_op *op, const struct cuda_product *sums,
+                   struct error *error) MUST_CHECK;
 /* A norm that adds the parts of all ranks. */
 enum err walk_sum(struct walk *walk, const struct card_op *op, const struct cuda_norm *norm,
                   struct error *error) MUST_CHECK;

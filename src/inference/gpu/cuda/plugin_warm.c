@@ -42,7 +42,7 @@ static enum err tune(struct gpu *gpu, const struct card_op *at, struct error *er
         .inputs = matrix->cols,
         .weights = weights,
         .in = gpu->codes,
-        .sums = is_logits ? (void *)gpu->flights[0].logits : product_place(gpu, at),
+        .sums = is_logits ? (void *)gpu->flights[0].logits : sums_place(gpu, at, matrix->scales),
     };
     for (uint32_t rows = 1; rows <= most; rows = call.rows + 1) {
         call.rows = row_bucket(rows);

@@ -24,12 +24,13 @@ __device__ static inline void say_there(const struct cuda_reduce &call) {
         cuda_peer_say(call.words[to] + call.rank, call.number);
 }
 
-/* Waits until every other rank has told this one. */
-__device__ static inline void await_all(const struct cuda_reduce &call) {
+/* Waits until every other rank has told this one. False: the host has given up. */
+__device__ static inline bool await_all(const struct cuda_reduce &call) {
     const uint32_t from = threadIdx.x;
+    bool is_there = true;
     if (from < call.ranks && from != call.rank && call.words[call.rank])
-        cuda_peer_await(call.words[call.rank] + from, call.number);
-    __syncthreads();
+        is_there = cuda_peer_await(call.words[call.rank] + from, call.number, call.given_up);
+    return !__syncthreads_or(!is_there);
 }
 
 template <int RANKS> struct raw_parts { uint4 of[RANKS]; };
@@ -118,9 +119,10 @@ __global__ void __launch_bounds__(THREADS)
                 r.x[s] =
                     read_f32<N>(call.norm.x + r.row * call.norm.x_stride + r.first + s * r.step);
         if (r.row == blockIdx.x) {
-            await_all(call);
+            const bool are_there = await_all(call);
             let_next_start();
             wait_for_weights();
+            if (!are_there) return; /* a rank that is lost has no memory to read */
         }
         add_parts<RANKS, POST>(call, &r, parts[turn][0]);
         float2 sums = make_float2(0.0f, 0.0f); /* squares, and the largest magnitude */

@@ -33,11 +33,25 @@ struct cuda_reduce {
     /* (ranks): (CUDA_RANKS_MAX) words of each rank, zeros at first: word i is what rank i said to
      * it last. NULL: nobody says anything, all parts are there. */
     uint32_t *words[CUDA_RANKS_MAX];
+    /* Memory of the host, or NULL: a rank waits while it is 0. Then it waits for nobody any more,
+     * and what it leaves is not changed. */
+    const uint32_t *given_up;
     uint32_t ranks; /* 2..CUDA_RANKS_MAX */
     uint32_t rank;
     uint32_t number;     /* the call's, the same in all ranks, ascending from 1; may wrap around */
     uint32_t blocks_max; /* 0: a block per row, which was as fast as any number */
 };
+
+/* Makes a part of a product whose sums have scales, each rank its own, or do not lie where others
+ * reach them. */
+struct cuda_part {
+    struct cuda_product from; /* without a bias */
+    uint16_t *to;             /* (rows, from.stride) bf16; not the sums */
+    uint32_t width;           /* a multiple of 8, as the stride */
+    uint32_t rows;            /* at most 65,535 */
+};
+enum err cuda_part(const struct cuda_part *call, struct CUstream_st *stream,
+                   struct error *error) MUST_CHECK;
 
 /* As cuda_norm with the sum of the parts as h. ERR_INVALID for a width of no multiple of 8 or above
  * 16,384 (12,032 with float32 weights), strides of no multiple of 8, or addresses of no multiple

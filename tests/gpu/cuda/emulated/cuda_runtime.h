@@ -227,6 +227,16 @@ static inline cudaError_t cudaDeviceCanAccessPeer(int *ret, int, int) {
 static inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
     return cudaSuccess;
 }
+#define cudaHostAllocPortable 1u
+#define cudaHostAllocMapped 2u
+static inline cudaError_t cudaHostAlloc(void **ret, size_t bytes, unsigned) {
+    *ret = malloc(bytes);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaFreeHost(void *at) {
+    free(at);
+    return cudaSuccess;
+}
 static inline cudaError_t cudaSetDevice(int) {
     return cudaSuccess;
 }

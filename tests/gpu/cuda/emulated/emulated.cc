@@ -587,10 +587,12 @@ void emulated_tile(uint32_t to, const struct cuda_tiles *tiles, uint32_t address
 
 #define PEER_PATIENCE_S 100
 
-void cuda_peer_await(const uint32_t *word, uint32_t value) {
+bool cuda_peer_await(const uint32_t *word, uint32_t value, const uint32_t *given_up) {
     const time_t begin = time(NULL);
     while ((int32_t)(cuda_peer_word(word) - value) < 0) {
+        if (given_up && cuda_peer_word(given_up) != 0) return false;
         if (time(NULL) - begin > PEER_PATIENCE_S) die("another GPU never says that it is there");
         std::this_thread::yield();
     }
+    return true;
 }

@@ -5,8 +5,11 @@
  * the host code runs without a GPU. A stream runs each call at once, or records it while it is
  * captured; it then takes kernels alone. Memory of the "GPU" is poisoned when it is taken, and a
  * copy checks its direction. A kernel's access outside of it is told as a GPU tells it: not by the
- * kernel's call but by each wait from then on. QUERN_HOST_CARDS GPUs, by default one, that reach
- * each other's memory unless QUERN_HOST_MACHINE is "apart".
+ * kernel's call but by each wait from then on; other GPUs are never ready then, as those whose
+ * kernels wait for the lost one, until the host has given up (gpu/cuda/reduce.h), and a blocking
+ * wait for one of them ends the process. QUERN_HOST_CARDS GPUs, by default one, that reach each
+ * other's memory unless QUERN_HOST_MACHINE is "apart", or "unmapped": then the driver says that
+ * they can and refuses. A kernel that reads it all the same is told as one that stores outside.
  *
  * Thread: one. */
 
@@ -21,6 +24,7 @@ typedef enum {
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorECCUncorrectable = 214,
     cudaErrorJitCompilerNotFound = 221,
+    cudaErrorNotReady = 600,
     cudaErrorPeerAccessAlreadyEnabled = 704,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchFailure = 719,
@@ -39,6 +43,8 @@ enum cudaMemcpyKind {
 };
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrComputeCapabilityMajor = 75 };
 #define cudaStreamNonBlocking 1u
+#define cudaHostAllocPortable 1u
+#define cudaHostAllocMapped 2u
 #define cudaEventBlockingSync 1u
 #define cudaEventDisableTiming 2u
 
@@ -74,11 +80,15 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                             cudaStream_t stream);
 cudaError_t cudaMemcpy2D(void *to, size_t to_stride, const void *from, size_t from_stride,
                          size_t width, size_t height, enum cudaMemcpyKind kind);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride,
+                              size_t width, size_t height, enum cudaMemcpyKind kind,
+                              cudaStream_t stream);
 cudaError_t cudaMemset(void *at, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret_stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaEventCreate(cudaEvent_t *ret_event);
@@ -86,6 +96,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret_event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ret_ms, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *ret_graph);

@@ -26,6 +26,11 @@ bool host_fault_is(const char *kind) {
     return has_variable("QUERN_HOST_FAULT", kind);
 }
 
+bool host_has_fault(int card) {
+    const char *asked = getenv("QUERN_HOST_FAULT_ON");
+    return !asked || strtol(asked, NULL, 10) == card;
+}
+
 bool host_is_full(const char *place) {
     const char *asked = getenv("QUERN_HOST_FULL");
     const size_t bytes = strlen(place);

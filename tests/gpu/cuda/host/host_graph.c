@@ -168,6 +168,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
 
 /* Graphs that were started and wait for those of other ranks. */
 static struct CUgraphExec_st *started[GPU_RANKS_MAX];
+static int started_on[GPU_RANKS_MAX]; /* GPUs */
 static uint32_t started_count;
 
 static uint32_t ranks_of(const struct CUgraph_st *graph) {
@@ -181,6 +182,8 @@ static uint32_t ranks_of(const struct CUgraph_st *graph) {
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     struct error error = {0};
     if (!exec || !stream || captured || replayed) return cudaErrorInvalidValue;
+    const int here = host_card();
+    started_on[started_count] = here;
     started[started_count++] = exec;
     if (started_count < ranks_of(&exec->graph)) return cudaSuccess;
     const uint32_t count = started_count;
@@ -189,10 +192,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
         for (uint32_t k = 0; k < count; k++) {
             assert(started[k]->graph.count == exec->graph.count);
             const struct recorded *at = &started[k]->graph.calls[i];
+            (void)cudaSetDevice(started_on[k]);
             if (at->again(at->call, at->has_more ? at->more : NULL, &error) != OK)
                 return cudaErrorInvalidValue;
         }
-    return cudaSuccess;
+    return cudaSetDevice(here);
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

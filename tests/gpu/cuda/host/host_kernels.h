@@ -59,6 +59,13 @@ float host_gated(enum cuda_gate_kind kind, float gate, float up);
 /* Whether a kernel can store there. Outside of the GPU's memory the next call that waits for the
  * GPU tells an illegal access, and so do all later ones. */
 bool host_can_store(uintptr_t at);
+/* The GPU that calls are for. */
+int host_card(void);
+/* Whether a kernel can read there. What it reads of a GPU whose memory its own does not reach is
+ * told likewise. */
+bool host_can_read(const void *at);
+/* The word by which the host lets kernels go that wait for a lost GPU (gpu/cuda/reduce.h). */
+void host_waits_while(const uint32_t *given_up);
 
 /* ---- host_grouped.c ---- */
 

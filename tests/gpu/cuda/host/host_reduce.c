@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The kernel of gpu/cuda/reduce.h in plain C. A rank's call runs at once, so the parts of the others
+/* The kernels of gpu/cuda/reduce.h in plain C. A rank's call runs at once, so the parts of the others
  * must be there: the host code makes the calls of all ranks operation by operation. */
 
 #include "gpu/cuda/reduce.h"
@@ -21,6 +21,17 @@ static void say(const struct cuda_reduce *call) {
     }
 }
 
+HOST_AGAIN(cuda_part)
+enum err cuda_part(const struct cuda_part *call, struct CUstream_st *stream, struct error *error) {
+    (void)error;
+    assert(!call->from.bias && call->from.sums != call->to);
+    if (host_record(stream, again_cuda_part, call, sizeof *call, NULL, 0)) return OK;
+    for (size_t row = 0; row < call->rows; row++)
+        for (uint32_t i = 0; i < call->width; i++)
+            call->to[row * call->from.stride + i] = host_to_bf16(host_sum_at(&call->from, row, i));
+    return OK;
+}
+
 HOST_AGAIN(cuda_reduce)
 enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
                      struct error *error) {
@@ -28,7 +39,10 @@ enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
     (void)error;
     if (host_record(stream, again_cuda_reduce, call, sizeof *call, NULL, 0)) return OK;
     float *h = malloc(norm->width * sizeof *h), *y = malloc(norm->width * sizeof *y);
+    for (uint32_t i = 0; i < call->ranks; i++)
+        if (!host_can_read(call->parts[i]) || !host_can_read(call->words[i])) return OK;
     say(call);
+    host_waits_while(call->given_up);
     for (size_t row = 0; row < norm->rows; row++) {
         for (uint32_t i = 0; i < norm->width; i++) {
             h[i] = norm->h.bias ? norm->h.bias[i] : 0;

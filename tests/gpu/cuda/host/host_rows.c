@@ -202,6 +202,7 @@ enum err cuda_embed(const struct cuda_embed *call, struct CUstream_st *stream,
                     struct error *error) {
     (void)error;
     if (host_record(stream, again_cuda_embed, call, sizeof *call, NULL, 0)) return OK;
+    if (!host_can_read(call->last_token)) return OK;
     for (size_t row = 0; row < call->rows; row++) {
         int32_t token =
             call->tokens[row] < 0 ? call->last_token[~call->tokens[row]] : call->tokens[row];

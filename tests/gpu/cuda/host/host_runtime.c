@@ -24,8 +24,9 @@ static struct {
 } cards[HOST_CARDS_MAX];
 static int here;   /* the GPU that calls are for */
 static int things; /* streams and events need an address each */
-/* The error that a kernel left for the calls that wait for it. It stays, as a GPU's does. */
-static cudaError_t fault;
+/* The errors that kernels left for the calls that wait for them. They stay, as a GPU's do. */
+static cudaError_t faults[HOST_CARDS_MAX];
+static const uint32_t *given_up; /* host_waits_while */
 
 /* A captured stream takes kernels alone. */
 static bool is_open(cudaStream_t stream) {
@@ -40,12 +41,52 @@ static bool is_of_card(const void *at) {
     return false;
 }
 
+/* The error of a kernel's access that the GPU cannot make. */
+static void set_fault(void) {
+    if (host_has_fault(here))
+        faults[here] = host_fault_is("ecc")      ? cudaErrorECCUncorrectable
+                       : host_fault_is("launch") ? cudaErrorLaunchFailure
+                                                 : cudaErrorIllegalAddress;
+}
+
 bool host_can_store(uintptr_t at) {
-    if (is_of_card((const void *)at)) return true;
-    fault = host_fault_is("ecc")      ? cudaErrorECCUncorrectable
-            : host_fault_is("launch") ? cudaErrorLaunchFailure
-                                      : cudaErrorIllegalAddress;
-    return false;
+    const bool is_well = is_of_card((const void *)at);
+    if (!is_well) set_fault();
+    return is_well;
+}
+
+/* Whether GPUs do not reach each other's memory. */
+static bool are_apart(void) {
+    return host_machine_is("apart") || host_machine_is("unmapped");
+}
+
+bool host_can_read(const void *at) {
+    const char *own = cards[here].at;
+    const bool is_own =
+        own && (const char *)at >= own && (const char *)at < own + cards[here].bytes;
+    const bool is_well = is_own || !are_apart() || !is_of_card(at);
+    if (!is_well) set_fault();
+    return is_well;
+}
+
+void host_waits_while(const uint32_t *word) {
+    given_up = word;
+}
+
+/* How all that the GPU has to do ends. */
+static cudaError_t end_of_card(void) {
+    bool is_lost = false;
+    if (faults[here] != cudaSuccess) return faults[here];
+    for (int i = 0; i < HOST_CARDS_MAX; i++) is_lost |= faults[i] != cudaSuccess;
+    return is_lost && (!given_up || *given_up == 0) ? cudaErrorNotReady : cudaSuccess;
+}
+
+/* A call that returns when the GPU has come to its end. */
+static cudaError_t wait_for_card(void) {
+    const cudaError_t code = end_of_card();
+    if (code != cudaErrorNotReady) return code;
+    (void)fprintf(stderr, "host: a wait for GPU %d, whose kernels wait for a lost one\n", here);
+    abort();
 }
 
 const char *cudaGetErrorString(cudaError_t code) {
@@ -58,6 +99,7 @@ const char *cudaGetErrorString(cudaError_t code) {
     case cudaErrorJitCompilerNotFound: return "PTX JIT compiler library not found";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
+    case cudaErrorNotReady: return "device not ready";
     default: return "invalid argument";
     }
 }
@@ -70,6 +112,7 @@ const char *cudaGetErrorName(cudaError_t code) {
     case cudaErrorJitCompilerNotFound: return "cudaErrorJitCompilerNotFound";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
     default: return "cudaErrorInvalidValue";
     }
 }
@@ -116,13 +159,17 @@ cudaError_t cudaSetDevice(int gpu) {
     here = gpu;
     return cudaSuccess;
 }
+int host_card(void) {
+    return here;
+}
 cudaError_t cudaDeviceCanAccessPeer(int *ret_can, int gpu, int peer) {
     *ret_can = gpu != peer && !host_machine_is("apart");
     return cudaSuccess;
 }
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     static bool is_enabled[HOST_CARDS_MAX][HOST_CARDS_MAX];
-    if (flags != 0 || peer == here || peer >= host_cards()) return cudaErrorInvalidValue;
+    if (flags != 0 || peer == here || peer >= host_cards() || host_machine_is("unmapped"))
+        return cudaErrorInvalidValue;
     if (is_enabled[here][peer]) return cudaErrorPeerAccessAlreadyEnabled;
     is_enabled[here][peer] = true;
     return cudaSuccess;
@@ -182,6 +229,7 @@ cudaError_t cudaHostAlloc(void **ret_at, size_t bytes, unsigned flags) {
     return *ret_at ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeHost(void *at) {
+    if (at == given_up) given_up = NULL;
     free(at);
     return cudaSuccess;
 }
@@ -206,6 +254,12 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_stride, const void *from, size_t fr
                           kind);
     return code;
 }
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride,
+                              size_t width, size_t height, enum cudaMemcpyKind kind,
+                              cudaStream_t stream) {
+    return is_open(stream) ? cudaMemcpy2D(to, to_stride, from, from_stride, width, height, kind)
+                           : cudaErrorInvalidValue;
+}
 cudaError_t cudaMemset(void *at, int value, size_t bytes) {
     if (bytes > 0 && !is_of_card(at)) return cudaErrorInvalidValue;
     memset(at, value, bytes);
@@ -227,14 +281,17 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return is_open(stream) ? fault : cudaErrorInvalidValue;
+    return is_open(stream) ? wait_for_card() : cudaErrorInvalidValue;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    return is_open(stream) ? end_of_card() : cudaErrorInvalidValue;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
     (void)flags;
     return is_open(stream) && event ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaDeviceSynchronize(void) {
-    return fault;
+    return wait_for_card();
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret_event, unsigned flags) {
     (void)flags;
@@ -254,7 +311,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return is_open(stream) && event ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return event ? fault : cudaErrorInvalidValue;
+    return event ? wait_for_card() : cudaErrorInvalidValue;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    return event ? end_of_card() : cudaErrorInvalidValue;
 }
 cudaError_t cudaEventElapsedTime(float *ret_ms, cudaEvent_t from, cudaEvent_t to) {
     *ret_ms = 0.001f;

@@ -12,7 +12,7 @@ static inline uint32_t cuda_peer_word(const uint32_t *word) {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 /* Lets other threads of the host go on meanwhile. */
-void cuda_peer_await(const uint32_t *word, uint32_t value);
+bool cuda_peer_await(const uint32_t *word, uint32_t value, const uint32_t *given_up);
 static inline uint4 cuda_peer_read(const void *from) {
     return *(const uint4 *)from;
 }
