@@ -105,6 +105,20 @@ def test_a_model_is_inspected_by_name_and_by_path(served, quern):
     [unasked] = listed(quern, "inspect", "org/smol-GGUF", "--device-memory-mib", "1600")
     assert unasked["sequence_tokens"] == 8192 and unasked["card"][
         "forms"] == forms  # what an engine needs room for, not the whole context
+    together = ["inspect", "org/smol-GGUF", "--device-memory-mib", "1600", "--tensor-parallel-size"]
+    [three] = listed(quern, *together, "3")
+    assert three["card"]["tensor_parallel_size"] == 3 and unasked["card"][
+        "tensor_parallel_size"] == 1
+    shared = three["card"]["forms"][0]
+    # A third of each layer, and all of the embedding, 49,152 rows of 576.
+    assert shared["fits"] and shared["weight_bytes"] == pytest.approx(
+        (plain["weight_bytes"] - 49152 * 576 * 2) / 3 + 49152 * 576 * 2, rel=0.03)
+    assert 3 * shared["kv_bytes_per_token"] == plain["kv_bytes_per_token"]
+    page = quern("models", *together, "2").stdout
+    assert "2  GPUs      1600 MiB each" in page
+    assert "--tensor-parallel-size 2: the model's 9 heads do not divide by it" in page
+    refused = quern("models", "list", "--tensor-parallel-size", "2")
+    assert refused.returncode == 2 and "goes with inspect" in refused.stderr
     page = quern("models", "inspect", "org/smol-GGUF", "--device-memory-mib", "700").stdout
     assert "GPU          700 MiB, of which the driver takes 608" in page and "it does not fit" in page
     assert quern("models", "inspect", "nowhere").returncode == 4

@@ -647,10 +647,12 @@ static uint32_t blocks_first_rows(uint32_t rows) {
     return rows > GROUPED_LINES ? rows / 2 / GROUPED_LINES * GROUPED_LINES : rows / 2;
 }
 
-static uint64_t blocks_bytes(enum tensor_type type, uint32_t rows, uint32_t cols) {
-    const enum grouping kind = grouping_of_rows(type, cols);
-    return kind != GROUPED_NOT ? grouped_bytes(kind, rows, cols)
-                               : rows * (uint64_t)tensor_type_row_bytes(type, cols);
+/* An expert's rows have one type. */
+static void set_parts(struct gpu_matrix *matrix, uint32_t first, enum tensor_type one,
+                      enum tensor_type two) {
+    matrix->parts[0] = (struct gpu_block_part){one, first};
+    matrix->parts[1] = (struct gpu_block_part){two, matrix->rows - first};
+    matrix->part_count = first < matrix->rows ? 2 : 1;
 }
 
 void world_card_forms(struct world *world) {
@@ -664,11 +666,14 @@ void world_card_forms(struct world *world) {
         if (matrix->form != GPU_BLOCKS) continue;
         if (matrix->grouping != GROUPED_NOT) {
             matrix->block_bytes = grouped_bytes(matrix->grouping, matrix->rows, matrix->cols);
+            set_parts(matrix, matrix->rows, TENSOR_Q4_0, TENSOR_Q4_0);
             continue;
         }
         const uint32_t first = blocks_first_rows(matrix->rows);
-        matrix->block_bytes = blocks_bytes(blocks_type(i, 0), first, matrix->cols) +
-                              blocks_bytes(blocks_type(i, 1), matrix->rows - first, matrix->cols);
+        set_parts(matrix, first, blocks_type(i, 0), blocks_type(i, 1));
+        for (uint32_t k = 0; k < matrix->part_count; k++)
+            matrix->block_bytes +=
+                grouping_part_bytes(matrix->parts[k].type, matrix->parts[k].rows, matrix->cols);
     }
 }
 

@@ -14,7 +14,7 @@
 
 struct chosen {
     const char *name;
-    int64_t max_model_len, device_memory_mib;
+    int64_t max_model_len, device_memory_mib, tensor_parallel_size;
     bool json, templates;
 };
 
@@ -30,6 +30,10 @@ static const struct option rows[] = {
      .help = "memory of a GPU that the engine may take, to see how models fit it (default: 0.9 of "
              "this machine's largest GPU)",
      .min = 1, .max = 1 << 28, .is_size = true},
+    {"tensor-parallel-size", OPTION_INTEGER, AT(tensor_parallel_size), "N",
+     .help = "with inspect: GPUs that compute the model together (default 1); the memory is that "
+             "of each",
+     .min = 1, .max = GPU_RANKS_MAX},
     {"name", OPTION_TEXT, AT(name), "N",
      .help = "with add: the model's new name (default: the file's)"},
     {0},
@@ -53,7 +57,7 @@ static void print_file(void *context, const struct model_file *file) {
     const bool has_card = chosen->device_memory_mib > 0;
     struct error unread;
     if (has_card && facts.is_read && !*facts.why_not &&
-        models_card_read(&card, file->path, (uint64_t)chosen->device_memory_mib << 20,
+        models_card_read(&card, file->path, (uint64_t)chosen->device_memory_mib << 20, 1,
                          (uint32_t)chosen->max_model_len, &unread) != OK)
         card.memory_bytes = 0; /* the list goes on */
     if (!chosen->json && listing->count == 0) models_show_head(has_card);
@@ -90,8 +94,10 @@ static enum err inspect(struct command_call *call, struct error *error) {
     model_facts_read(&facts, &file, (uint32_t)chosen->max_model_len);
     if (!facts.is_read) return err_set(error, ERR_INVALID, "%s", facts.why_not);
     if (chosen->device_memory_mib > 0 && !*facts.why_not)
-        err = models_card_read(&card, file.path, (uint64_t)chosen->device_memory_mib << 20,
-                               (uint32_t)chosen->max_model_len, error);
+        err = models_card_read(
+            &card, file.path, (uint64_t)chosen->device_memory_mib << 20,
+            chosen->tensor_parallel_size > 0 ? (uint32_t)chosen->tensor_parallel_size : 1,
+            (uint32_t)chosen->max_model_len, error);
     if (err == OK && chosen->json)
         models_show_json(&facts, &card, chosen->templates);
     else if (err == OK)
@@ -167,6 +173,9 @@ static enum err check(struct command_call *call, struct error *error) {
     if (!action->operand && call->operands[1])
         return err_set(error, ERR_INVALID, "'%.80s' is one argument too many; see --help",
                        call->operands[1]);
+    const struct chosen *chosen = call->chosen;
+    if (chosen->tensor_parallel_size > 0 && action->run != inspect)
+        return err_set(error, ERR_INVALID, "--tensor-parallel-size goes with inspect");
     if (action->operand && !call->operands[1])
         return err_set(error, ERR_INVALID, "%s needs %s", action->word, action->operand);
     return OK;
@@ -185,6 +194,9 @@ static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     if (action->has_card && chosen->device_memory_mib == 0)
         chosen->device_memory_mib = models_card_mib(); /* now: the sandbox opens no library */
+    if (chosen->tensor_parallel_size > 0 && chosen->device_memory_mib == 0)
+        return err_set(error, ERR_INVALID,
+                       "--tensor-parallel-size needs --device-memory-mib: this machine has no GPU");
     if (action->reads_only) enter_sandbox();
     return action->run(call, error);
 }

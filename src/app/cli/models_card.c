@@ -26,6 +26,7 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
                     uint32_t sequence_tokens) {
     struct card_fit_options options = {.config = checkpoint_config(checkpoint),
                                        .memory_bytes = card->memory_bytes,
+                                       .ranks = card->ranks,
                                        .sequence_tokens = sequence_tokens};
     const struct model_config *config = options.config;
     card->is_for_texts = embed_is_for_texts(config);
@@ -54,12 +55,12 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
 }
 
 enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
-                          uint32_t sequence_tokens, struct error *error) {
+                          uint32_t ranks, uint32_t sequence_tokens, struct error *error) {
     struct checkpoint *checkpoint;
     const struct checkpoint_options options = {.dummy_weights = false};
     enum err err = checkpoint_open(&checkpoint, path, &options, error);
     if (err != OK) return err;
-    *ret_card = (struct models_card){.memory_bytes = memory_bytes};
+    *ret_card = (struct models_card){.memory_bytes = memory_bytes, .ranks = ranks};
     predict(ret_card, checkpoint, sequence_tokens);
     checkpoint_close(checkpoint);
     return OK;
@@ -74,7 +75,11 @@ static uint64_t mib(uint64_t bytes) {
 }
 
 void models_card_show(const struct models_card *card) {
-    printf("GPU          %" PRIu64 " MiB", mib(card->memory_bytes));
+    if (card->ranks > 1)
+        printf("%-2" PRIu32 " GPUs      %" PRIu64 " MiB each", card->ranks,
+               mib(card->memory_bytes));
+    else
+        printf("GPU          %" PRIu64 " MiB", mib(card->memory_bytes));
     if (!card->is_for_card) {
         printf(": this model is computed on the CPU only\n");
         return;
@@ -82,6 +87,11 @@ void models_card_show(const struct models_card *card) {
     printf(", of which the driver takes %" PRIu64 "\n", mib(GPU_CONTEXT_BYTES));
     for (size_t i = 0; i < card->form_count; i++) {
         const struct card_fit *fit = &card->forms[i].is;
+        if (fit->is_refused) {
+            printf("  weights %-8s KV %-8s  %s\n", card->forms[i].weights, card->forms[i].kv,
+                   fit->why_not);
+            continue;
+        }
         printf("  weights %-8s KV %-8s  weights %" PRIu64 " MiB, buffers %" PRIu64 ", KV %" PRIu64
                " (%" PRIu64 " bytes a token): ",
                card->forms[i].weights, card->forms[i].kv, mib(fit->ledger.weights),
@@ -112,8 +122,10 @@ void models_card_brief(const struct models_card *card, char ret_text[MODELS_CARD
 }
 
 void models_card_add_json(struct buf *line, const struct models_card *card) {
-    buf_printf(line, ", \"card\": {\"memory_bytes\": %" PRIu64 ", \"forms\": [",
-               card->memory_bytes);
+    buf_printf(line,
+               ", \"card\": {\"memory_bytes\": %" PRIu64 ", \"tensor_parallel_size\": %" PRIu32
+               ", \"forms\": [",
+               card->memory_bytes, card->ranks);
     for (size_t i = 0; i < card->form_count; i++) {
         const struct card_fit *fit = &card->forms[i].is;
         buf_printf(

@@ -20,9 +20,10 @@ struct models_card_form {
 };
 
 struct models_card {
-    uint64_t memory_bytes;
-    bool is_for_card;  /* otherwise the CPU computes, and the rest is zero */
-    bool is_for_texts; /* a GPU computes its texts, and it does not generate there */
+    uint64_t memory_bytes; /* that each GPU has */
+    uint32_t ranks;        /* GPUs that compute together */
+    bool is_for_card;      /* otherwise the CPU computes, and the rest is zero */
+    bool is_for_texts;     /* a GPU computes its texts, and it does not generate there */
     struct models_card_form forms[MODELS_CARD_FORMS];
     size_t form_count;
 };
@@ -30,9 +31,10 @@ struct models_card {
 /* MiB that an engine takes of this machine's largest GPU; 0 without a GPU. Not in the sandbox,
  * which opens no library. */
 int64_t models_card_mib(void);
-/* Reads the model's config. `sequence_tokens` 0: card_fit's. Errors of checkpoint_open. */
+/* Reads the model's config. `sequence_tokens` 0: card_fit's; the memory is that of each of `ranks`
+ * GPUs. Errors of checkpoint_open. */
 enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
-                          uint32_t sequence_tokens, struct error *error) MUST_CHECK;
+                          uint32_t ranks, uint32_t sequence_tokens, struct error *error) MUST_CHECK;
 void models_card_show(const struct models_card *card);
 #define MODELS_CARD_BRIEF 32
 /* The first form that fits and its sequences: "int8/bfloat16 124"; "too large" or "CPU". */

@@ -5,9 +5,11 @@
 #include "base/mem.h"
 #include "gpu/gpu_limits.h"
 #include "gpu/gpu_program.h"
+#include "gpu/gpu_shard.h"
 #include "gpu/gpu_store.h"
 #include "gpu/text_runner_gpu.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* As of src/inference/gpu/cuda. */
@@ -390,20 +392,15 @@ bool card_fit_has_kernels(const struct model_config *config, enum gpu_form kv) {
     return true;
 }
 
-struct card_fit card_fit_of(const struct card_fit_options *options) {
+/* Fits a program, or the first GPU's share of it. */
+static struct card_fit fit_of(const struct card_fit_options *options,
+                              const struct gpu_program *program, const struct kv_layout *layout) {
     const struct model_config *config = options->config;
-    const struct kv_layout layout = options->is_for_texts
-                                        ? kv_layout_of_texts(config, options->is_bidirectional)
-                                        : kv_layout_of(config, config->context_max);
     uint32_t tokens = options->sequence_tokens;
     if (tokens == 0) tokens = GPU_CACHE_TOKENS_LEAST;
     tokens = least_u32(tokens, config->context_max);
-    struct shapes shapes = {0};
-    struct program program;
-    struct gpu_program gpu_program;
-    make_program(&program, &gpu_program, &shapes, options, &layout);
-    const struct gpu_limits_options limits = {.program = &gpu_program,
-                                              .layout = &layout,
+    const struct gpu_limits_options limits = {.program = program,
+                                              .layout = layout,
                                               .kv_form = options->kv,
                                               .state_form = options->state,
                                               .multiprocessors = CARD_FIT_MULTIPROCESSORS,
@@ -415,13 +412,43 @@ struct card_fit card_fit_of(const struct card_fit_options *options) {
                                                   .kv_form = options->kv,
                                                   .tokens_max = options->tokens_max};
     struct card_fit fit = {.sequence_tokens = options->is_for_texts ? options->tokens_max : tokens};
-    fit.limits = options->is_for_texts ? text_runner_gpu_limits(&texts, &gpu_program, &layout)
+    fit.limits = options->is_for_texts ? text_runner_gpu_limits(&texts, program, layout)
                                        : gpu_limits_of(&limits);
-    fit.ledger = gpu_ledger_predict(&gpu_program, &fit.limits, options->memory_bytes);
+    fit.ledger = gpu_ledger_predict(program, &fit.limits, options->memory_bytes);
     if (options->is_for_texts)
         set_texts(&fit);
     else
-        set_sequences(&fit, &layout);
+        set_sequences(&fit, layout);
+    return fit;
+}
+
+/* Fits the first of several GPUs. */
+static struct card_fit fit_share(const struct card_fit_options *options,
+                                 const struct gpu_program *program,
+                                 const struct kv_layout *layout) {
+    struct gpu_shard share;
+    struct error error;
+    struct card_fit fit = {.is_refused = true};
+    if (gpu_shard_sizes(&share, program, 0, options->ranks, &error) != OK) {
+        (void)snprintf(fit.why_not, sizeof fit.why_not, "%.191s", error.text);
+        return fit;
+    }
+    fit = fit_of(options, &share.program, layout);
+    gpu_shard_release(&share);
+    return fit;
+}
+
+struct card_fit card_fit_of(const struct card_fit_options *options) {
+    const struct model_config *config = options->config;
+    const struct kv_layout layout = options->is_for_texts
+                                        ? kv_layout_of_texts(config, options->is_bidirectional)
+                                        : kv_layout_of(config, config->context_max);
+    struct shapes shapes = {0};
+    struct program program;
+    struct gpu_program gpu_program;
+    make_program(&program, &gpu_program, &shapes, options, &layout);
+    const struct card_fit fit = options->ranks > 1 ? fit_share(options, &gpu_program, &layout)
+                                                   : fit_of(options, &gpu_program, &layout);
     gpu_program_release(&gpu_program);
     program_release(&program);
     free(shapes.matrices);

@@ -25,7 +25,8 @@ struct card_fit_options {
     const struct checkpoint *checkpoint; /* with GPU_BLOCKS: its tensors' types count */
     enum gpu_form kv;                    /* GPU_BF16 or GPU_E4M3 */
     enum gpu_form state;                 /* GPU_F32 or GPU_BF16, of recurrent layers */
-    uint64_t memory_bytes;               /* that the engine may take */
+    uint64_t memory_bytes;               /* that the engine may take, of each GPU */
+    uint32_t ranks;                      /* GPUs that compute together; 0 or 1: one */
     uint32_t sequence_tokens;            /* at most the context; 0: GPU_CACHE_TOKENS_LEAST */
     /* A model for texts: then sequence_tokens is not read, and the rest is as text_runner_gpu.h has
      * it. */
@@ -33,9 +34,13 @@ struct card_fit_options {
     uint32_t tokens_max;
 };
 
+#define FIT_REFUSAL 192u /* bytes of a sentence */
+
 struct card_fit {
-    struct gpu_limits limits; /* with which an executor without options would open the GPU */
-    struct memory_ledger ledger;
+    struct gpu_limits limits;    /* with which an executor without options would open the GPU */
+    struct memory_ledger ledger; /* the first GPU's, which has the most */
+    bool is_refused;             /* the model is not split over so many GPUs; the rest is zero */
+    char why_not[FIT_REFUSAL];
     bool is_fitting; /* the executor opens, and the cache has room for one sequence */
     uint64_t missing_bytes;
     uint32_t sequence_tokens;

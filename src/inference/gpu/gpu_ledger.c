@@ -3,6 +3,7 @@
 
 #include "base/least.h"
 #include "gpu/gpu_sampling.h"
+#include "gpu/gpu_shard.h"
 #include "gpu/grouping.h"
 #include "gpu/row_bucket.h"
 #include "scheduler/backend.h"
@@ -166,6 +167,11 @@ static uint64_t side_bytes(const struct gpu_program *program) {
     return 2 * numbers;
 }
 
+/* Parts of products that ranks add up, in bf16. */
+static uint64_t part_bytes(const struct gpu_program *program) {
+    return program->ranks > 1 ? GPU_PART_BUFFERS * UINT64_C(2) * program->width : 0;
+}
+
 static uint64_t activation_bytes(const struct gpu_program *program,
                                  const struct gpu_limits *limits) {
     const uint64_t rows = row_bucket(limits->rows_max), kept = row_bucket(limits->logit_rows_max);
@@ -190,7 +196,7 @@ static uint64_t activation_bytes(const struct gpu_program *program,
                    product_bytes(program, TO_NARROW) + side_bytes(program)) +
            (2 * rows + kept) * q_bytes +
            rows * (input_bytes + experts_bytes(program) + shared_bytes(program) +
-                   recurrent_bytes(program) + again_bytes(program)) +
+                   recurrent_bytes(program) + again_bytes(program) + part_bytes(program)) +
            unpacked_bytes + codes_bytes +
            (uint64_t)limits->partials_max * program->heads * (program->head_dim + 2) * 4;
 }

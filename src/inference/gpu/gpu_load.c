@@ -272,7 +272,7 @@ enum gpu_form gpu_load_state_form(const struct loaded_gpu *loaded) {
 bool gpu_load_may_shrink(const struct loaded_gpu *loaded) {
     const enum gpu_weights weights = loaded->settings.weights;
     return (weights == GPU_WEIGHTS_AUTO || weights == GPU_WEIGHTS_FILE) &&
-           usual_form(loaded) == GPU_BF16 && loaded->settings.ranks <= 1;
+           usual_form(loaded) == GPU_BF16;
 }
 
 void gpu_load_close(struct loaded_gpu *loaded) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/gpu_shard.h"
 
+#include "gpu/gpu_pieces.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,8 @@ struct maker {
     struct gpu_matrix *matrices; /* the shard's */
     struct gpu_op *ops;
     uint32_t rank, ranks;
+    struct gpu_rank of;  /* the same */
+    bool has_no_numbers; /* vectors are not read */
     struct error *error;
 };
 
@@ -25,27 +29,14 @@ static enum err refuse(const struct maker *maker, const char *why) {
 
 /* ---- sizes ---- */
 
-static bool divides(const struct maker *maker, uint32_t count) {
-    return count % maker->ranks == 0;
-}
-
-/* KV heads of a rank. */
-static uint32_t own_kv_heads(const struct maker *maker, uint32_t kv_heads) {
-    return kv_heads > maker->ranks ? kv_heads / maker->ranks : 1;
-}
-
-/* The first of them. */
-static uint32_t first_kv_head(const struct maker *maker, uint32_t kv_heads) {
-    return maker->rank * kv_heads / maker->ranks;
-}
-
 static enum err check_heads(const struct maker *maker, const struct gpu_op *op) {
     const uint32_t kv_heads = gpu_kv_heads(maker->whole, op);
-    if (!divides(maker, maker->whole->heads))
+    if (!gpu_rank_divides(&maker->of, maker->whole->heads))
         return err_set(maker->error, ERR_INVALID,
                        OPTION " %u: the model's %u heads do not divide by it", maker->ranks,
                        maker->whole->heads);
-    if (divides(maker, kv_heads) || (kv_heads > 0 && maker->ranks % kv_heads == 0)) return OK;
+    if (gpu_rank_divides(&maker->of, kv_heads) || (kv_heads > 0 && maker->ranks % kv_heads == 0))
+        return OK;
     return err_set(maker->error, ERR_INVALID,
                    OPTION " %u: the %u KV heads of layer %u neither divide by it nor divide it",
                    maker->ranks, kv_heads, op->layer);
@@ -57,8 +48,9 @@ static enum err check_state(const struct maker *maker, const struct gpu_op *op) 
     const uint32_t groups = sizes->key_heads;
     const bool is_held = sizes->is_mamba && !op->recurrent.norm && groups > 0 &&
                          maker->ranks % groups == 0; /* a norm is over a whole group */
-    if (groups == 0 && divides(maker, sizes->channels)) return OK;
-    if (groups > 0 && divides(maker, sizes->value_heads) && (divides(maker, groups) || is_held))
+    if (groups == 0 && gpu_rank_divides(&maker->of, sizes->channels)) return OK;
+    if (groups > 0 && gpu_rank_divides(&maker->of, sizes->value_heads) &&
+        (gpu_rank_divides(&maker->of, groups) || is_held))
         return OK;
     return err_set(maker->error, ERR_INVALID,
                    OPTION " %u: a state of %u heads in %u groups, or of %u channels, does not "
@@ -67,7 +59,7 @@ static enum err check_state(const struct maker *maker, const struct gpu_op *op) 
 }
 
 static enum err check_ffn(const struct maker *maker, uint32_t ffn, uint32_t layer) {
-    if (divides(maker, ffn) && ffn / maker->ranks % INPUTS_MULTIPLE == 0) return OK;
+    if (gpu_rank_divides(&maker->of, ffn) && ffn / maker->ranks % INPUTS_MULTIPLE == 0) return OK;
     return err_set(maker->error, ERR_INVALID,
                    OPTION " %u: the feed-forward of layer %u has a width of %u, which does not "
                           "divide into multiples of %u",
@@ -81,53 +73,56 @@ static struct gpu_split *split_of(const struct maker *maker, uint32_t matrix) {
     return &maker->shard->splits[matrix];
 }
 
-/* Adds the rank's rows `first`.. of a piece of the whole matrix. */
-static void add_piece(struct gpu_split *split, uint32_t first, uint32_t rows, uint32_t whole_rows) {
-    assert(split->piece_count < GPU_PIECES_MAX);
-    split->pieces[split->piece_count++] =
-        (struct gpu_piece){.first = split->whole + first, .own = split->own, .rows = rows};
-    split->whole += whole_rows;
-    split->own += rows;
+static enum err refuse_parts(const struct maker *maker) {
+    return refuse(maker, "weights of fewer than 8 bits do not divide into blocks, or into too many "
+                         "parts");
 }
 
-/* A piece of which each rank has the same number of rows. */
-static void add_even(const struct maker *maker, struct gpu_split *split, uint32_t rows) {
-    const uint32_t own = rows / maker->ranks;
-    add_piece(split, maker->rank * own, own, rows);
-}
-
-/* The value heads of a state, `each` rows of each: neighbours, or those of the rank's key heads. */
-static void add_value_heads(const struct maker *maker, struct gpu_split *split, uint32_t each) {
-    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
-    const uint32_t times = sizes->heads_are_tiled ? sizes->value_heads / sizes->key_heads : 1;
-    for (uint32_t i = 0; i < times; i++) add_even(maker, split, sizes->value_heads / times * each);
-}
-
-/* Its key heads, of which several ranks may hold one: the groups of Mamba-2. */
-static void add_key_heads(const struct maker *maker, struct gpu_split *split) {
-    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
-    add_piece(split, first_kv_head(maker, sizes->key_heads) * sizes->key_dim,
-              own_kv_heads(maker, sizes->key_heads) * sizes->key_dim,
-              sizes->key_heads * sizes->key_dim);
-}
-
-/* The channels of a convolution: q, k and v, or x, B and C, or some of one kind. */
-static void add_channels(const struct maker *maker, struct gpu_split *split) {
-    const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
-    if (sizes->key_heads == 0) {
-        add_even(maker, split, sizes->channels);
-        return;
+/* The parts of a rank's rows that stay as they are: one for each run that the loader brings. */
+static enum err cut_parts(const struct maker *maker, uint32_t matrix) {
+    const struct gpu_matrix *whole = &maker->whole->matrices[matrix];
+    const struct gpu_split *split = split_of(maker, matrix);
+    struct gpu_matrix *own = &maker->matrices[matrix];
+    uint32_t first = 0;
+    if (whole->part_count == 0) return refuse_parts(maker);
+    own->part_count = 0, own->block_bytes = 0;
+    for (uint32_t i = 0; i < whole->part_count; first += whole->parts[i++].rows) {
+        const uint32_t end = first + whole->parts[i].rows;
+        struct gpu_piece run = {.first = first};
+        while (gpu_split_next(split, run.first + run.rows, end, &run)) {
+            if (own->part_count == GPU_BLOCK_PARTS_MAX) return refuse_parts(maker);
+            own->parts[own->part_count++] = (struct gpu_block_part){whole->parts[i].type, run.rows};
+            own->block_bytes += grouping_part_bytes(whole->parts[i].type, run.rows, own->cols);
+        }
     }
-    if (sizes->is_mamba) add_value_heads(maker, split, sizes->value_dim);
-    add_key_heads(maker, split);
-    add_key_heads(maker, split);
-    if (!sizes->is_mamba) add_value_heads(maker, split, sizes->value_dim);
+    return OK;
 }
 
-static void set_rows(const struct maker *maker, uint32_t matrix) {
+/* What a rank has of a matrix in GPU_BLOCKS, whose rows and columns are set. */
+static enum err cut_blocks(const struct maker *maker, uint32_t matrix) {
+    const struct gpu_split *split = split_of(maker, matrix);
+    struct gpu_matrix *own = &maker->matrices[matrix];
+    if (own->form != GPU_BLOCKS) return OK;
+    for (uint32_t i = 0; i < own->part_count && split->kind == GPU_SPLIT_INPUTS; i++)
+        for (uint32_t k = 0; k < split->piece_count; k++) {
+            const uint32_t each = tensor_type_block_elements(own->parts[i].type);
+            const bool is_grouped = grouping_of(own->parts[i].type) != GROUPED_NOT;
+            const struct gpu_piece *piece = &split->pieces[k];
+            if (piece->first % each != 0 || piece->rows % each != 0 ||
+                (is_grouped && piece->rows % GROUPED_INPUTS != 0))
+                return refuse_parts(maker);
+        }
+    if (own->grouping == GROUPED_NOT) return cut_parts(maker, matrix);
+    if (own->rows / split->repeats % GROUPED_LINES != 0) return refuse_parts(maker);
+    own->block_bytes = grouped_bytes(own->grouping, own->rows, own->cols);
+    return OK;
+}
+
+static enum err set_rows(const struct maker *maker, uint32_t matrix) {
     const struct gpu_split *split = split_of(maker, matrix);
     assert(split->whole * split->repeats == maker->whole->matrices[matrix].rows);
     maker->matrices[matrix].rows = split->own * split->repeats;
+    return cut_blocks(maker, matrix);
 }
 
 /* The product of queries, keys and values, and perhaps of gates of the queries. */
@@ -138,34 +133,34 @@ static enum err split_heads(const struct maker *maker, const struct gpu_op *prod
     const uint32_t q_rows = maker->whole->heads * dim, kv_rows = kv_heads * dim;
     struct gpu_split *split = split_of(maker, product->matrix);
     *split = (struct gpu_split){.kind = GPU_SPLIT_OUTPUTS, .repeats = 1};
-    add_even(maker, split, q_rows);
+    gpu_split_add_even(&maker->of, split, q_rows);
     for (int i = 0; i < 2 && !heads->is_query_only; i++)
-        add_piece(split, first_kv_head(maker, kv_heads) * dim, own_kv_heads(maker, kv_heads) * dim,
-                  kv_rows);
-    if (split->whole < maker->whole->matrices[product->matrix].rows) add_even(maker, split, q_rows);
-    set_rows(maker, product->matrix);
-    return OK;
+        gpu_split_add(split, gpu_rank_first_head(&maker->of, kv_heads) * dim,
+                      gpu_rank_heads(&maker->of, kv_heads) * dim, kv_rows);
+    if (split->whole < maker->whole->matrices[product->matrix].rows)
+        gpu_split_add_even(&maker->of, split, q_rows);
+    return set_rows(maker, product->matrix);
 }
 
 /* The product that a convolution reads. */
-static void split_state_in(const struct maker *maker, uint32_t matrix) {
+static enum err split_state_in(const struct maker *maker, uint32_t matrix) {
     struct gpu_split *split = split_of(maker, matrix);
     const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
     *split = (struct gpu_split){.kind = GPU_SPLIT_OUTPUTS, .repeats = 1};
-    add_channels(maker, split);
-    for (int i = 0; i < 2 && sizes->key_heads == 0; i++) add_channels(maker, split);
-    if (sizes->key_heads > 0) add_value_heads(maker, split, sizes->value_dim);
-    set_rows(maker, matrix);
+    gpu_split_add_channels(&maker->of, split);
+    for (int i = 0; i < 2 && sizes->key_heads == 0; i++) gpu_split_add_channels(&maker->of, split);
+    if (sizes->key_heads > 0) gpu_split_add_value_heads(&maker->of, split, sizes->value_dim);
+    return set_rows(maker, matrix);
 }
 
 /* The rates of value heads. */
-static void split_rates(const struct maker *maker, uint32_t matrix) {
+static enum err split_rates(const struct maker *maker, uint32_t matrix) {
     const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
     struct gpu_split *split = split_of(maker, matrix);
     *split = (struct gpu_split){.kind = GPU_SPLIT_OUTPUTS, .repeats = 1};
     for (uint32_t i = 0; i < gpu_state_rates(sizes) / sizes->value_heads; i++)
-        add_value_heads(maker, split, 1);
-    set_rows(maker, matrix);
+        gpu_split_add_value_heads(&maker->of, split, 1);
+    return set_rows(maker, matrix);
 }
 
 /* Gate and up, or the one half that there is, of each of `repeats` feed-forwards. */
@@ -176,9 +171,8 @@ static enum err split_gate_up(const struct maker *maker, uint32_t matrix, uint32
     enum err err = check_ffn(maker, ffn, layer);
     if (err != OK) return err;
     *split = (struct gpu_split){.kind = GPU_SPLIT_OUTPUTS, .repeats = repeats};
-    for (uint32_t i = 0; i < halves; i++) add_even(maker, split, ffn);
-    set_rows(maker, matrix);
-    return OK;
+    for (uint32_t i = 0; i < halves; i++) gpu_split_add_even(&maker->of, split, ffn);
+    return set_rows(maker, matrix);
 }
 
 /* A matrix whose product is a part; with `has_states` it reads what states leave. */
@@ -186,8 +180,6 @@ static enum err split_inputs(const struct maker *maker, uint32_t matrix, bool ha
     const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
     const struct gpu_matrix *from = &maker->whole->matrices[matrix];
     struct gpu_split *split = split_of(maker, matrix);
-    if (from->form == GPU_BLOCKS)
-        return refuse(maker, "weights of fewer than 8 bits are not split over GPUs");
     const uint32_t own = from->cols / maker->ranks;
     if (own * maker->ranks != from->cols || own % INPUTS_MULTIPLE != 0)
         return err_set(maker->error, ERR_INVALID,
@@ -195,11 +187,11 @@ static enum err split_inputs(const struct maker *maker, uint32_t matrix, bool ha
                        maker->ranks, from->cols, INPUTS_MULTIPLE);
     *split = (struct gpu_split){.kind = GPU_SPLIT_INPUTS, .repeats = 1};
     if (has_states && sizes->key_heads > 0)
-        add_value_heads(maker, split, sizes->value_dim);
+        gpu_split_add_value_heads(&maker->of, split, sizes->value_dim);
     else
-        add_even(maker, split, from->cols);
+        gpu_split_add_even(&maker->of, split, from->cols);
     maker->matrices[matrix].cols = own;
-    return OK;
+    return cut_blocks(maker, matrix);
 }
 
 /* ---- vectors ---- */
@@ -215,7 +207,7 @@ static float *take_vector(const struct maker *maker, size_t count) {
 static enum err cut_by(const struct maker *maker, const float **vector,
                        const struct gpu_split *split) {
     const float *from = *vector;
-    if (!from) return OK;
+    if (!from || maker->has_no_numbers) return OK;
     float *to = take_vector(maker, (size_t)split->own * split->repeats);
     if (!to) return err_set(maker->error, ERR_LIMIT, "no memory for a program");
     for (size_t k = 0; k < split->repeats; k++)
@@ -237,9 +229,9 @@ static enum err cut_rows(const struct maker *maker, const float **vector, uint32
 static enum err cut_recurrent(const struct maker *maker, struct gpu_recurrent *vectors) {
     const struct gpu_recurrent_sizes *sizes = &maker->whole->recurrent;
     struct gpu_split channels = {.repeats = 1}, heads = {.repeats = 1}, numbers = {.repeats = 1};
-    add_channels(maker, &channels);
-    if (sizes->key_heads > 0) add_value_heads(maker, &heads, 1);
-    if (sizes->key_heads > 0) add_value_heads(maker, &numbers, sizes->value_dim);
+    gpu_split_add_channels(&maker->of, &channels);
+    if (sizes->key_heads > 0) gpu_split_add_value_heads(&maker->of, &heads, 1);
+    if (sizes->key_heads > 0) gpu_split_add_value_heads(&maker->of, &numbers, sizes->value_dim);
     enum err err = cut_by(maker, &vectors->conv_bias, &channels);
     channels.repeats = sizes->taps;
     if (err == OK) err = cut_by(maker, &vectors->conv, &channels);
@@ -252,7 +244,7 @@ static enum err cut_recurrent(const struct maker *maker, struct gpu_recurrent *v
 
 static enum err cut_sinks(const struct maker *maker, struct gpu_op *op) {
     const uint32_t own = maker->whole->heads / maker->ranks;
-    if (!op->sinks) return OK;
+    if (!op->sinks || maker->has_no_numbers) return OK;
     float *to = take_vector(maker, own);
     if (!to) return err_set(maker->error, ERR_LIMIT, "no memory for a program");
     memcpy(to, op->sinks + maker->rank * own, own * sizeof *to);
@@ -297,22 +289,18 @@ static enum err shard_product(const struct maker *maker, uint32_t index) {
     const struct gpu_op *next = index + 1 < maker->whole->op_count ? op + 1 : op;
     if (next->kind == OP_ROUTE) return OK;                         /* a router */
     if (op->to == TO_NARROW && !is_rates(maker, index)) return OK; /* the factor of an expert */
-    if (op->to == TO_NARROW)
-        split_rates(maker, op->matrix);
-    else if (next->kind == OP_CONV)
-        split_state_in(maker, op->matrix);
-    else if (next->kind == OP_HEADS)
-        return split_heads(maker, op, next);
-    else if (next->kind == OP_GATE && !next->gates_inputs)
+    if (op->to == TO_NARROW) return split_rates(maker, op->matrix);
+    if (next->kind == OP_CONV) return split_state_in(maker, op->matrix);
+    if (next->kind == OP_HEADS) return split_heads(maker, op, next);
+    if (next->kind == OP_GATE && !next->gates_inputs)
         return split_gate_up(maker, op->matrix, next->width, 1, op->layer);
-    else if (op->to == TO_H || op->to == TO_SHARED) {
+    if (op->to == TO_H || op->to == TO_SHARED) {
         /* EXPERTS adds the latter to its own part: the lead's has the bias. */
         if (op->to == TO_SHARED && maker->rank > 0) own->bias = NULL;
         const bool has_states = index > 0 && op[-1].kind == OP_GATED_NORM;
         return split_inputs(maker, op->matrix, has_states);
-    } else
-        return refuse(maker, "the model has layers that are not split over GPUs");
-    return OK;
+    }
+    return refuse(maker, "the model has layers that are not split over GPUs");
 }
 
 static enum err shard_experts(const struct maker *maker, struct gpu_op *op) {
@@ -339,7 +327,7 @@ static enum err shard_op(const struct maker *maker, uint32_t index) {
     case OP_HEADS:
     case OP_ATTENTION:
         err = check_heads(maker, op);
-        if (op->kv_heads > 0) op->kv_heads = own_kv_heads(maker, op->kv_heads);
+        if (op->kv_heads > 0) op->kv_heads = gpu_rank_heads(&maker->of, op->kv_heads);
         return err == OK ? cut_sinks(maker, op) : err;
     case OP_GATE: op->width /= maker->ranks; return OK;
     case OP_KEEP:
@@ -374,14 +362,14 @@ static struct gpu_recurrent_sizes own_sizes(const struct maker *maker) {
     struct gpu_recurrent_sizes sizes = maker->whole->recurrent;
     struct gpu_split channels = {.repeats = 1};
     if (sizes.layers == 0) return sizes;
-    add_channels(maker, &channels);
+    gpu_split_add_channels(&maker->of, &channels);
     sizes.channels = channels.own;
     sizes.width /= maker->ranks;
     if (sizes.key_heads == 0) {
         sizes.value_dim = sizes.width;
         return sizes;
     }
-    sizes.key_heads = own_kv_heads(maker, sizes.key_heads);
+    sizes.key_heads = gpu_rank_heads(&maker->of, sizes.key_heads);
     sizes.value_heads /= maker->ranks;
     return sizes;
 }
@@ -431,8 +419,29 @@ static enum err take_arrays(struct maker *maker) {
     for (uint32_t i = 0; i < whole->matrix_count; i++) {
         const uint32_t rows = whole->matrices[i].rows;
         shard->splits[i] = (struct gpu_split){.repeats = 1};
-        add_piece(&shard->splits[i], 0, rows, rows);
+        gpu_split_add(&shard->splits[i], 0, rows, rows);
     }
+    return OK;
+}
+
+static enum err make(struct maker *maker) {
+    struct gpu_shard *shard = maker->shard;
+    assert(maker->ranks >= 2 && maker->ranks <= GPU_RANKS_MAX && maker->rank < maker->ranks);
+    maker->of = (struct gpu_rank){maker->whole, maker->rank, maker->ranks};
+    enum err err = take_arrays(maker);
+    if (err == OK) err = shard_ops(maker);
+    if (err != OK) {
+        gpu_shard_release(shard);
+        return err;
+    }
+    struct gpu_program *own = &shard->program;
+    own->ranks = maker->ranks;
+    own->heads /= maker->ranks;
+    own->kv_heads = gpu_rank_heads(&maker->of, own->kv_heads);
+    own->ffn /= maker->ranks;
+    own->kv_width = own_kv_width(maker);
+    own->recurrent = own_sizes(maker);
+    drop_head(maker);
     return OK;
 }
 
@@ -440,21 +449,18 @@ enum err gpu_shard_of(struct gpu_shard *ret_shard, const struct gpu_program *pro
                       uint32_t ranks, struct error *error) {
     struct maker maker = {
         .shard = ret_shard, .whole = program, .rank = rank, .ranks = ranks, .error = error};
-    assert(ranks >= 2 && ranks <= GPU_RANKS_MAX && rank < ranks);
-    enum err err = take_arrays(&maker);
-    if (err == OK) err = shard_ops(&maker);
-    if (err != OK) {
-        gpu_shard_release(ret_shard);
-        return err;
-    }
-    struct gpu_program *own = &ret_shard->program;
-    own->heads /= ranks;
-    own->kv_heads = own_kv_heads(&maker, own->kv_heads);
-    own->ffn /= ranks;
-    own->kv_width = own_kv_width(&maker);
-    own->recurrent = own_sizes(&maker);
-    drop_head(&maker);
-    return OK;
+    return make(&maker);
+}
+
+enum err gpu_shard_sizes(struct gpu_shard *ret_shard, const struct gpu_program *program,
+                         uint32_t rank, uint32_t ranks, struct error *error) {
+    struct maker maker = {.shard = ret_shard,
+                          .whole = program,
+                          .rank = rank,
+                          .ranks = ranks,
+                          .has_no_numbers = true,
+                          .error = error};
+    return make(&maker);
 }
 
 void gpu_shard_release(struct gpu_shard *shard) {
@@ -464,26 +470,4 @@ void gpu_shard_release(struct gpu_shard *shard) {
     free((void *)(uintptr_t)shard->program.matrices);
     free((void *)(uintptr_t)shard->program.ops);
     *shard = (struct gpu_shard){0};
-}
-
-bool gpu_split_next(const struct gpu_split *split, uint32_t first, uint32_t end,
-                    struct gpu_piece *ret_run) {
-    if (split->kind == GPU_SPLIT_LEAD || split->whole == 0 || first >= end) return false;
-    if (split->kind == GPU_SPLIT_INPUTS) {
-        *ret_run = (struct gpu_piece){.first = first, .own = first, .rows = end - first};
-        return true;
-    }
-    for (uint32_t k = first / split->whole; k < split->repeats; k++)
-        for (uint32_t i = 0; i < split->piece_count; i++) {
-            const struct gpu_piece *piece = &split->pieces[i];
-            const uint32_t begin = k * split->whole + piece->first;
-            const uint32_t from = begin > first ? begin : first;
-            const uint32_t to = begin + piece->rows < end ? begin + piece->rows : end;
-            if (from >= to) continue;
-            *ret_run = (struct gpu_piece){.first = from,
-                                          .own = k * split->own + piece->own + from - begin,
-                                          .rows = to - from};
-            return true;
-        }
-    return false;
 }

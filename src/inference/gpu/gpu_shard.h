@@ -21,7 +21,8 @@
 #include "base/err.h"
 #include "gpu/table.h"
 
-#define GPU_PIECES_MAX 18u /* q, k, and eight each of v and z: the tiled heads of a state */
+#define GPU_PART_BUFFERS 3u /* for parts of products on each rank: (rows, width) bf16 */
+#define GPU_PIECES_MAX 18u  /* q, k, and eight each of v and z: the tiled heads of a state */
 
 enum gpu_split_kind {
     GPU_SPLIT_NOT,     /* each rank has the whole matrix */
@@ -55,6 +56,10 @@ struct gpu_shard {
  * so. `ranks` is 2..GPU_RANKS_MAX. */
 enum err gpu_shard_of(struct gpu_shard *ret_shard, const struct gpu_program *program, uint32_t rank,
                       uint32_t ranks, struct error *error) MUST_CHECK;
+/* The same from a program whose vectors have no numbers, as those of a prediction: they are the
+ * whole program's. */
+enum err gpu_shard_sizes(struct gpu_shard *ret_shard, const struct gpu_program *program,
+                         uint32_t rank, uint32_t ranks, struct error *error) MUST_CHECK;
 void gpu_shard_release(struct gpu_shard *shard);
 /* The first run of rows first..end-1 of the whole matrix that the rank has, whatever its columns;
  * false: it has none. */

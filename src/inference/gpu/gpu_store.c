@@ -27,11 +27,12 @@ static bool is_in_blocks(const struct weight_matrix *from) {
     return from->part_count <= GPU_BLOCK_PARTS_MAX;
 }
 
-/* Codes in groups, or the rows as in the file. */
-static uint64_t part_bytes(const struct matrix_part *part, uint32_t cols) {
-    const enum grouping kind = grouping_of_rows(part->type, cols);
-    return kind != GROUPED_NOT ? grouped_bytes(kind, part->rows, cols)
-                               : (uint64_t)part->rows * tensor_type_row_bytes(part->type, cols);
+/* The parts that stay as they are, of which a GPU's share is made. */
+static void set_parts(struct gpu_matrix *matrix, const struct weight_matrix *from) {
+    matrix->part_count = from->part_count;
+    for (uint32_t i = 0; i < from->part_count; i++)
+        matrix->parts[i] =
+            (struct gpu_block_part){.type = from->parts[i].type, .rows = from->parts[i].rows};
 }
 
 /* Experts stay codes of four bits where all parts are of one kind, an expert's rows whole blocks of
@@ -45,6 +46,7 @@ static struct gpu_matrix experts_in_blocks(const struct weight_matrix *from,
         are_alike &= grouping_of_rows(from->parts[i].type, from->cols) == kind;
     matrix.form = are_alike ? GPU_BLOCKS : GPU_SMALL_FORM;
     if (!are_alike) return matrix;
+    set_parts(&matrix, from);
     matrix.grouping = kind;
     matrix.block_bytes = grouped_bytes(kind, matrix.rows, matrix.cols);
     return matrix;
@@ -76,7 +78,9 @@ struct gpu_matrix gpu_store_matrix(const struct gpu_store_options *options,
     if (!is_in_blocks(from)) matrix.form = GPU_SMALL_FORM;
     if (matrix.form != GPU_BLOCKS) return matrix;
     for (uint32_t i = 0; i < from->part_count; i++)
-        matrix.block_bytes += part_bytes(&from->parts[i], from->cols);
+        matrix.block_bytes +=
+            grouping_part_bytes(from->parts[i].type, from->parts[i].rows, from->cols);
+    set_parts(&matrix, from);
     return matrix;
 }
 

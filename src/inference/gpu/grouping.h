@@ -82,6 +82,13 @@ static inline uint64_t grouped_bytes(enum grouping kind, uint64_t lines, uint32_
            (grouped_code_bytes(kind) + GROUPED_SCALE_BYTES);
 }
 
+/* Bytes of rows of a type: codes in groups, or as in the file. */
+static inline uint64_t grouping_part_bytes(enum tensor_type type, uint64_t rows, uint32_t cols) {
+    const enum grouping kind = grouping_of_rows(type, cols);
+    return kind != GROUPED_NOT ? grouped_bytes(kind, rows, cols)
+                               : rows * (uint64_t)tensor_type_row_bytes(type, cols);
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -53,7 +53,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 25u
+#define GPU_ABI 26u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -81,12 +81,13 @@ struct gpu_info {
 struct gpu_options {
     uint32_t index;
     uint32_t more_count; /* further GPUs, which compute every step together with this one */
-    uint32_t more[GPU_RANKS_MAX - 1]; /* (more_count) their indices */
+    uint32_t more[GPU_RANKS_MAX - 1]; /* (more_count) their indices; a GPU may come twice */
     uint64_t memory_bytes;   /* most memory to take of each GPU, context and libraries included */
     const char *library;     /* path of the library for products; NULL: wherever it is found */
     bool measures_ops;       /* gpu_counters.op_ns, at the cost of pauses between operations */
     bool has_no_graphs;      /* each kernel is launched by itself in all steps: to compare */
     uint32_t graph_rows_max; /* steps of more rows are no graph; 0: the GPU decides */
+    bool adds_in_host; /* several GPUs add up in memory of the host, though they reach each other */
     bool clears_memory;      /* cache and sums begin as zeros: for compute-sanitizer's initcheck */
     /* In so many first steps, those of warm included, submit and sample wait for each operation, so
      * that the sentence of an error names the operation that caused it. 0: an error that is found

@@ -34,12 +34,20 @@ static inline bool gpu_form_is_bf16(enum gpu_form form) {
 
 #define GPU_BLOCK_PARTS_MAX 4u /* parts of a GPU_BLOCKS matrix; one call fills each */
 
+/* Rows of one type of a GPU_BLOCKS matrix, or of an expert's. */
+struct gpu_block_part {
+    enum tensor_type type;
+    uint32_t rows;
+};
+
 struct gpu_matrix {
     uint32_t rows; /* outputs, over all parts and experts */
     uint32_t cols; /* inputs */
     enum gpu_form form;
     uint64_t block_bytes;   /* bytes of GPU_BLOCKS: codes in groups, or rows as in the file */
     enum grouping grouping; /* kind of all codes of experts or of an embedding in GPU_BLOCKS */
+    struct gpu_block_part parts[GPU_BLOCK_PARTS_MAX]; /* (part_count) with GPU_BLOCKS */
+    uint32_t part_count;                              /* 0: nobody told them */
 };
 
 /* The experts of a layer. Their matrices stand one behind another in one, each with its rows. */
@@ -138,12 +146,13 @@ struct gpu_program {
     uint32_t head_dim; /* the largest of a layer */
     uint32_t kv_width; /* most elements of a token's keys in a layer; 0: kv_heads · head_dim */
     uint32_t input_width, input_layers; /* parts of a token for layers: their width and number */
-    bool pools;                         /* it ends in POOL, not in LOGITS: for whole texts */
-    uint32_t vocab_rows;                /* rows of the head: logits per row */
-    uint32_t vocab;                     /* tokens that may be sampled: ids 0..vocab-1 */
-    float eps;                          /* epsilon of every norm */
-    uint32_t rope_count;                /* 0 to 2; 0: nothing turns */
-    uint32_t rotary_dim[2];      /* by table: elements of a head that turn, its first ones: even */
+    uint32_t ranks;         /* GPUs of which each has a share like this one; 0 or 1: it is whole */
+    bool pools;             /* it ends in POOL, not in LOGITS: for whole texts */
+    uint32_t vocab_rows;    /* rows of the head: logits per row */
+    uint32_t vocab;         /* tokens that may be sampled: ids 0..vocab-1 */
+    float eps;              /* epsilon of every norm */
+    uint32_t rope_count;    /* 0 to 2; 0: nothing turns */
+    uint32_t rotary_dim[2]; /* by table: elements of a head that turn, its first ones: even */
     const float *frequencies[2]; /* (rotary_dim / 2) radians per position; elements i and
                                     i + rotary_dim / 2 of a head turn together */
     float rope_magnitude;        /* factor of cosines and sines; 0 means 1 */

@@ -8,6 +8,7 @@
 #include "plain_world.h"
 
 #include "gpu/gpu_ledger.h"
+#include "gpu/gpu_shard.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static bool is_near(const char *part, uint64_t predicted, uint64_t actual) {
 static enum err lay_out(const struct gpu_table *table, struct world *world, uint64_t memory_bytes,
                         struct memory_ledger *ret_ledger, struct error *error) {
     const struct gpu_options options = {.memory_bytes = memory_bytes};
-    must(table->open(&world->gpu, &options, error), error, "open");
+    open_checked(table, options, &world->gpu);
     return table->prepare(world->gpu, &world->program, &world->limits, ret_ledger, error);
 }
 
@@ -77,8 +78,10 @@ static void widen(struct gpu_limits *limits) {
     limits->items_max = limits->partials_max = 2 * ROWS;
 }
 
+/* Against the prediction of the first of `ranks` GPUs. */
 static void check_prediction(const struct gpu_table *table, const struct world_traits *given,
-                             uint64_t memory_bytes) {
+                             uint32_t ranks, uint64_t memory_bytes) {
+    struct gpu_shard share = {0};
     struct world world;
     struct error error = {0};
     struct memory_ledger is;
@@ -87,9 +90,13 @@ static void check_prediction(const struct gpu_table *table, const struct world_t
     world_make(&world, &traits, 1);
     world_card_forms(&world);
     widen(&world.limits);
+    if (ranks > 1 && gpu_shard_sizes(&share, &world.program, 0, ranks, &error) != OK) {
+        world_close(&world); /* refused, which others check */
+        return;
+    }
     must(lay_out(table, &world, memory_bytes, &is, &error), &error, "prepare");
-    const struct memory_ledger predicted =
-        gpu_ledger_predict(&world.program, &world.limits, memory_bytes);
+    const struct memory_ledger predicted = gpu_ledger_predict(
+        ranks > 1 ? &share.program : &world.program, &world.limits, memory_bytes);
     bool is_right = predicted.page_bytes == is.page_bytes && predicted.kv == is.kv;
     is_right &= is_near("weights", predicted.weights, is.weights);
     is_right &= is_near("activations", predicted.activations, is.activations);
@@ -99,6 +106,7 @@ static void check_prediction(const struct gpu_table *table, const struct world_t
     is_right &= is_near("states", predicted.states, is.states);
     is_right &= predicted.state_bytes == is.state_bytes;
     report(is_right, "%s: the ledger is as predicted", traits.name);
+    gpu_shard_release(&share);
     world_close(&world);
 }
 
@@ -106,5 +114,10 @@ void check_ledger(const struct gpu_table *table, const struct world_traits *trai
                   uint64_t memory_bytes) {
     check_refusal(table, traits, memory_bytes);
     check_vocabulary(table, traits, memory_bytes);
-    for (size_t i = 0; i < count; i++) check_prediction(table, &traits[i], memory_bytes);
+    for (size_t i = 0; i < count; i++) check_prediction(table, &traits[i], 1, memory_bytes);
+}
+
+void check_ledger_of_ranks(const struct gpu_table *table, const struct world_traits *traits,
+                           uint32_t ranks, uint64_t memory_bytes) {
+    check_prediction(table, traits, ranks, memory_bytes);
 }

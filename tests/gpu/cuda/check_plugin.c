@@ -11,7 +11,10 @@
  *                                     milliseconds per step of the shapes that begin so
  *   check-plugin PLUGIN --refused     TAP of the steps that graphs would run, which it refuses
  *   check-plugin PLUGIN --ranks N     TAP of N GPUs that compute every shape together, of which
- *                                     --part has each shape, then graphs; or its bench
+ *                                     --part has each shape, then graphs; or its bench.
+ *                                     --one-gpu: all of them are the first GPU, whose kernels then
+ *                                     wait beside those they wait for, so shapes must be small.
+ *                                     --in-host: their sums go through memory of the host
  *
  * Without a GPU: "1..0 # SKIP ", the plugin's sentence, and exit status 0. */
 
@@ -579,18 +582,19 @@ static bool is_drawn(uint32_t i, uint32_t count) {
 
 /* All shapes on several GPUs, or the first and a drawn share of the others, with feed-forwards that
  * divide, then graphs; or that part. */
-static void check_ranks(uint32_t part) {
+static void check_ranks(uint32_t part, bool has_usual_memory) {
     static const uint32_t graphs[] = {0, 1, 3}; /* dense in bf16 and INT8, and experts */
-    const uint32_t multiple = 16 * ranks, count = (uint32_t)SHAPES;
-    const uint32_t all = count + sizeof graphs / sizeof *graphs;
+    const uint32_t count = (uint32_t)SHAPES, all = count + sizeof graphs / sizeof *graphs;
     for (uint32_t i = 0; i < count; i++) {
         struct world_traits traits = shapes[i];
+        const uint32_t multiple = (traits.form == GPU_BLOCKS ? GROUPED_INPUTS : 16) * ranks;
         traits.ffn = (traits.ffn + multiple - 1) / multiple * multiple;
         traits.shared_ffn = (traits.shared_ffn + multiple - 1) / multiple * multiple;
-        if (part == i + 1 || (part == 0 && (i == 0 || is_drawn(i, all))))
-            check_world(&traits, seed_of(&traits), 5);
+        if (part != i + 1 && (part > 0 || (i > 0 && !is_drawn(i, all)))) continue;
+        if (has_usual_memory) check_ledger_of_ranks(plugin, &traits, ranks, memory_wanted());
+        check_world(&traits, seed_of(&traits), 5);
     }
-    for (uint32_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
+    for (uint32_t i = 0; i < all - count; i++)
         if (part == count + 1 + i || (part == 0 && is_drawn(count + i, all)))
             check_graphs_of(graphs[i], false);
 }
@@ -604,7 +608,8 @@ static bool is_part(const char *word, uint32_t *ret_part) {
 
 static int usage(void) {
     (void)fprintf(stderr,
-                  "usage: check-plugin PLUGIN [--ranks N] [--bench [NAME] | --refused | [--part "
+                  "usage: check-plugin PLUGIN [--ranks N [--one-gpu] [--in-host]] [--bench [NAME] "
+                  "| --refused | [--part "
                   "1-%zu] [--notes FILE] "
                   "[--seed N]]\n",
                   PARTS);
@@ -612,7 +617,7 @@ static int usage(void) {
 }
 
 int main(int count, char **words) {
-    bool is_bench = false, is_refused = false;
+    bool is_bench = false, is_refused = false, is_one_gpu = false, is_in_host = false;
     const char *name = ""; /* how the shapes that are timed begin */
     uint32_t part = 0;     /* all */
     if (count < 2) return usage();
@@ -622,6 +627,10 @@ int main(int count, char **words) {
             name = i + 1 < count ? words[++i] : name;
         } else if (strcmp(words[i], "--refused") == 0)
             is_refused = true;
+        else if (strcmp(words[i], "--one-gpu") == 0)
+            is_one_gpu = true;
+        else if (strcmp(words[i], "--in-host") == 0)
+            is_in_host = true;
         else if (strcmp(words[i], "--ranks") == 0 && i + 1 < count)
             ranks = (uint32_t)strtoul(words[++i], NULL, 10);
         else if (strcmp(words[i], "--notes") == 0 && i + 1 < count)
@@ -644,7 +653,7 @@ int main(int count, char **words) {
     plugin = table();
     (void)memory_wanted(); /* or skips */
     if (ranks == 0 || ranks > GPU_RANKS_MAX) return usage();
-    ranks_want(ranks);
+    ranks_want(ranks, is_one_gpu, is_in_host);
     if (is_bench) {
         bench_gpu(plugin, name);
         return 0;
@@ -655,7 +664,7 @@ int main(int count, char **words) {
         return report_end();
     }
     if (ranks > 1) {
-        check_ranks(part);
+        check_ranks(part, !is_one_gpu && !is_in_host);
         return report_end();
     }
     report(plugin->abi == GPU_ABI && plugin->bytes == sizeof *plugin, "the table is this one");

@@ -21,8 +21,9 @@ void warm_checked(const struct gpu_table *table, struct gpu *gpu);
  * to the end. */
 void notes_read(const char *path);
 
-/* From here on so many GPUs compute together, the first ones. */
-void ranks_want(uint32_t count);
+/* From here on so many GPUs compute together: the first ones, or the first one so many times.
+ * are_in_host: their sums go through memory of the host. */
+void ranks_want(uint32_t count, bool are_one, bool are_in_host);
 
 struct world;
 struct world_step;
@@ -47,6 +48,10 @@ void check_graphs(const struct gpu_table *table, const struct world_traits *trai
 /* What a GPU takes of a GPU's memory, for each of `count` traits. */
 void check_ledger(const struct gpu_table *table, const struct world_traits *traits, size_t count,
                   uint64_t memory_bytes);
+
+/* The same of the first of several GPUs, for one of the traits. */
+void check_ledger_of_ranks(const struct gpu_table *table, const struct world_traits *traits,
+                           uint32_t ranks, uint64_t memory_bytes);
 
 /* The notes that a GPU tells after warm, recalled by others. */
 void check_notes(const struct gpu_table *table, const struct world_traits *traits,

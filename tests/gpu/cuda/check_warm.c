@@ -39,16 +39,19 @@ static void notes_keep(const char *text, size_t bytes) {
 }
 
 static uint32_t ranks = 1;
+static bool is_one_gpu, adds_in_host; /* ranks_want */
 
-void ranks_want(uint32_t count) {
-    ranks = count;
+void ranks_want(uint32_t count, bool are_one, bool are_in_host) {
+    ranks = count, is_one_gpu = are_one, adds_in_host = are_in_host;
 }
 
 void open_checked(const struct gpu_table *table, struct gpu_options options, struct gpu **ret_gpu) {
     struct error error = {0};
     options.clears_memory = notes.path != NULL;
     options.more_count = ranks - 1;
-    for (uint32_t i = 0; i + 1 < ranks; i++) options.more[i] = options.index + 1 + i;
+    options.adds_in_host = adds_in_host;
+    for (uint32_t i = 0; i + 1 < ranks; i++)
+        options.more[i] = options.index + (is_one_gpu ? 0 : 1 + i);
     must(table->open(ret_gpu, &options, &error), &error, "open");
 }
 

@@ -167,12 +167,13 @@ static enum err open_card(struct gpu *gpu, const struct gpu_options *options, st
     return err == ERR_LIMIT ? lack_room(gpu, true, error) : err;
 }
 
-/* The arena: all that the options leave beside context and libraries. */
-static enum err take_memory(struct gpu *gpu, struct error *error) {
+/* The arena: all that the options leave beside context and libraries. `taken` are the bytes that
+ * this process has of the GPU for another rank. */
+static enum err take_memory(struct gpu *gpu, uint64_t taken, struct error *error) {
     size_t free_bytes = 0, total = 0;
     cudaError_t code = cudaMemGetInfo(&free_bytes, &total);
     if (code != cudaSuccess) return card_error(code, error, "asking for the GPU's memory");
-    uint64_t used = total - free_bytes;
+    uint64_t used = total - free_bytes > taken ? total - free_bytes - taken : 0;
     uint64_t context = used > WORKSPACE_BYTES ? used - WORKSPACE_BYTES : 0;
     if (context > CONTEXT_MOST) context = CONTEXT_USUAL;
     gpu->context_bytes = context + LATER_BYTES;
@@ -248,7 +249,7 @@ static void plugin_close(struct gpu *gpu) {
 }
 
 static enum err open_one(struct gpu **ret_gpu, uint32_t index, const struct gpu_options *options,
-                         int count, struct error *error) {
+                         int count, uint64_t taken, struct error *error) {
     if (index >= (uint32_t)count)
         return err_set(error, ERR_UNAVAILABLE,
                        "there is no CUDA device %u: the driver counts %d: see nvidia-smi", index,
@@ -265,7 +266,7 @@ static enum err open_one(struct gpu **ret_gpu, uint32_t index, const struct gpu_
     gpu->careful_steps = options->careful_steps;
     gpu->clears_memory = options->clears_memory;
     enum err err = open_card(gpu, options, error);
-    if (err == OK) err = take_memory(gpu, error);
+    if (err == OK) err = take_memory(gpu, taken, error);
     if (err == OK)
         *ret_gpu = gpu;
     else
@@ -282,10 +283,13 @@ static enum err plugin_open(struct gpu **ret_gpu, const struct gpu_options *opti
     assert(options->more_count < GPU_RANKS_MAX);
     while (err == OK && opened <= options->more_count) {
         const uint32_t index = opened == 0 ? options->index : options->more[opened - 1];
-        err = open_one(&gpus[opened], index, options, count, error);
+        uint64_t taken = 0;
+        for (uint32_t i = 0; i < opened; i++)
+            if (gpus[i]->index == index) taken += gpus[i]->memory.room;
+        err = open_one(&gpus[opened], index, options, count, taken, error);
         if (err == OK) opened++;
     }
-    if (err == OK && opened > 1) err = ranks_join(gpus, opened, error);
+    if (err == OK && opened > 1) err = ranks_join(gpus, opened, options->adds_in_host, error);
     if (err == OK) {
         *ret_gpu = gpus[0];
         return OK;

@@ -50,7 +50,7 @@ static void gather(const struct fill *fill, uint32_t first, uint32_t count, char
 
 /* Makes place for a part that stays as it is; its first byte. */
 static char *take_blocks(struct card_matrix *matrix, const struct gpu_rows *rows) {
-    const size_t part_bytes = blocks_part_bytes(rows->type, rows->rows, matrix->cols);
+    const size_t part_bytes = grouping_part_bytes(rows->type, rows->rows, matrix->cols);
     const size_t bytes = (part_bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
     char *at = matrix->codes + matrix->blocks_used;
     if (matrix->part_count == GPU_BLOCK_PARTS_MAX ||

@@ -16,12 +16,6 @@
 #define FEW_ROWS 16u
 #define COMPUTE_GROUPS 9
 
-size_t blocks_part_bytes(enum tensor_type type, uint32_t rows, uint32_t cols) {
-    const enum grouping kind = grouping_of_rows(type, cols);
-    if (kind != GROUPED_NOT) return grouped_bytes(kind, rows, cols);
-    return rows * tensor_type_row_bytes(type, cols);
-}
-
 struct cuda_grouped part_weights(const struct card_matrix *matrix, const struct card_blocks *part) {
     return (struct cuda_grouped){.kind = grouping_of_rows(part->type, matrix->cols),
                                  .lines = part->rows,

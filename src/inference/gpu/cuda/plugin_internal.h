@@ -70,7 +70,7 @@ struct CUstream_st;
 #define PRODUCT_ALIGN 16u          /* outputs of a product: 16 bytes of 8-bit codes */
 #define WORKSPACE_BYTES (32 * MIB) /* for cuBLASLt; 8 MiB was the most any algorithm wanted */
 #define GRAPHS_MAX 32u             /* buckets of up to 7,168 rows */
-#define PART_BUFFERS 3u            /* for parts of products */
+#define GPU_PART_BUFFERS 3u        /* for parts of products */
 
 /* ---- memory ---- */
 
@@ -283,8 +283,8 @@ struct gpu {
     struct gpu *ranks[GPU_RANKS_MAX]; /* (rank_count) the lead first; all of them have all */
     uint32_t rank_count;              /* 1: the GPU is alone */
     uint32_t rank;
-    struct gpu_shard shard;        /* its part of the program, unless it is alone */
-    uint16_t *parts[PART_BUFFERS]; /* (row_bucket, width) bf16 products that are parts */
+    struct gpu_shard shard;            /* its part of the program, unless it is alone */
+    uint16_t *parts[GPU_PART_BUFFERS]; /* (row_bucket, width) bf16 products that are parts */
     bool is_apart; /* ranks do not reach each other: parts, words and tokens lie in `shared` */
     char *shared;  /* pinned */
     int32_t *shared_tokens;   /* (sequences_max) the lead's last ones */
@@ -386,7 +386,8 @@ uint64_t free_bytes_of(int index, uint64_t total);
 /* Makes the GPU the one that calls of the runtime are for. */
 void rank_use(const struct gpu *gpu);
 /* Makes open GPUs ranks of the first one. */
-enum err ranks_join(struct gpu *const *gpus, uint32_t count, struct error *error) MUST_CHECK;
+enum err ranks_join(struct gpu *const *gpus, uint32_t count, bool adds_in_host,
+                    struct error *error) MUST_CHECK;
 /* The room for parts of products and for words; none for a GPU that is alone. */
 void ranks_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory,
                  int *code);

@@ -21,6 +21,7 @@ void rank_use(const struct gpu *gpu) {
 /* Whether a GPU reaches the memory of another. A driver may refuse the mapping that it offered. */
 static bool reaches(const struct gpu *from, const struct gpu *to) {
     int can = 0;
+    if (from->index == to->index) return true;
     cudaError_t code = cudaDeviceCanAccessPeer(&can, (int)from->index, (int)to->index);
     if (code == cudaSuccess && !can) return false;
     if (code == cudaSuccess) code = cudaSetDevice((int)from->index);
@@ -29,8 +30,9 @@ static bool reaches(const struct gpu *from, const struct gpu *to) {
     return code == cudaSuccess || code == cudaErrorPeerAccessAlreadyEnabled; /* by an earlier try */
 }
 
-enum err ranks_join(struct gpu *const *gpus, uint32_t count, struct error *error) {
-    bool are_apart = false;
+enum err ranks_join(struct gpu *const *gpus, uint32_t count, bool adds_in_host,
+                    struct error *error) {
+    bool are_apart = adds_in_host;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < count; k++) {
             if (i == k) continue;
@@ -68,13 +70,14 @@ static void place_in_host(struct gpu *gpu, size_t part_bytes, size_t word_bytes,
     const size_t token_bytes = gpu->limits.sequences_max * sizeof(int32_t);
     char *at = NULL;
     if (*code == cudaSuccess)
-        *code = cudaHostAlloc((void **)&at, PART_BUFFERS * part_bytes + word_bytes + token_bytes,
-                              cudaHostAllocPortable | cudaHostAllocMapped);
+        *code =
+            cudaHostAlloc((void **)&at, GPU_PART_BUFFERS * part_bytes + word_bytes + token_bytes,
+                          cudaHostAllocPortable | cudaHostAllocMapped);
     if (*code != cudaSuccess) return;
     gpu->shared = at;
-    for (uint32_t i = 0; i < PART_BUFFERS; i++)
+    for (uint32_t i = 0; i < GPU_PART_BUFFERS; i++)
         gpu->parts[i] = (uint16_t *)(void *)(at + i * part_bytes);
-    at += PART_BUFFERS * part_bytes;
+    at += GPU_PART_BUFFERS * part_bytes;
     gpu->words = memset(at, 0, word_bytes);
     gpu->shared_tokens = (int32_t *)(void *)(at + word_bytes);
 }
@@ -89,7 +92,7 @@ void ranks_place(struct gpu *gpu, const struct gpu_program *program, struct memo
         if (memory->base) place_in_host(gpu, bytes, words, code);
         return;
     }
-    for (uint32_t i = 0; i < PART_BUFFERS; i++)
+    for (uint32_t i = 0; i < GPU_PART_BUFFERS; i++)
         gpu->parts[i] = memory_take(memory, MEMORY_ACTIVATIONS, bytes);
     gpu->words = memory_take(memory, MEMORY_ACTIVATIONS, words);
     if (gpu->words && *code == cudaSuccess) *code = cudaMemset(gpu->words, 0, words);

@@ -117,8 +117,6 @@ enum err walk_prepare(struct walk *walk, const struct card_op *op, struct error 
 
 /* ---- plugin_grouped.c ---- */
 
-/* Bytes of a part of GPU_BLOCKS. */
-size_t blocks_part_bytes(enum tensor_type type, uint32_t rows, uint32_t cols);
 /* A part as codes in groups; kind GROUPED_NOT: its rows are as in the file. */
 struct cuda_grouped part_weights(const struct card_matrix *matrix, const struct card_blocks *part);
 /* How a product with a matrix is computed: from its codes, or by cuBLASLt. The same for all rows of

@@ -38,9 +38,9 @@ enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
     const struct cuda_norm *norm = &call->norm;
     (void)error;
     if (host_record(stream, again_cuda_reduce, call, sizeof *call, NULL, 0)) return OK;
-    float *h = malloc(norm->width * sizeof *h), *y = malloc(norm->width * sizeof *y);
     for (uint32_t i = 0; i < call->ranks; i++)
         if (!host_can_read(call->parts[i]) || !host_can_read(call->words[i])) return OK;
+    float *h = malloc(norm->width * sizeof *h), *y = malloc(norm->width * sizeof *y);
     say(call);
     host_waits_while(call->given_up);
     for (size_t row = 0; row < norm->rows; row++) {

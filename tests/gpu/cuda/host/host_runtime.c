@@ -17,11 +17,13 @@
 #define POISON 0xff                   /* NaN in every float format */
 #define TILE_BYTES ((size_t)2 << 20)
 
-/* The one piece of a GPU's memory that open takes. */
-static struct {
+/* The pieces of GPUs' memory: each open takes one. */
+#define PIECES_MAX 8
+static struct piece {
     char *at;
     size_t bytes;
-} cards[HOST_CARDS_MAX];
+    int card;
+} pieces[PIECES_MAX];
 static int here;   /* the GPU that calls are for */
 static int things; /* streams and events need an address each */
 /* The errors that kernels left for the calls that wait for them. They stay, as a GPU's do. */
@@ -33,12 +35,24 @@ static bool is_open(cudaStream_t stream) {
     return stream && !host_is_captured(stream);
 }
 
+/* The piece that has an address; NULL: memory of the host. */
+static const struct piece *piece_of(const void *at) {
+    for (int i = 0; i < PIECES_MAX; i++)
+        if (pieces[i].at && (const char *)at >= pieces[i].at &&
+            (const char *)at < pieces[i].at + pieces[i].bytes)
+            return &pieces[i];
+    return NULL;
+}
+
 static bool is_of_card(const void *at) {
-    for (int i = 0; i < HOST_CARDS_MAX; i++)
-        if (cards[i].at && (const char *)at >= cards[i].at &&
-            (const char *)at < cards[i].at + cards[i].bytes)
-            return true;
-    return false;
+    return piece_of(at) != NULL;
+}
+
+static size_t taken_bytes(void) {
+    size_t bytes = 0;
+    for (int i = 0; i < PIECES_MAX; i++)
+        if (pieces[i].at && pieces[i].card == here) bytes += pieces[i].bytes;
+    return bytes;
 }
 
 /* The error of a kernel's access that the GPU cannot make. */
@@ -61,10 +75,8 @@ static bool are_apart(void) {
 }
 
 bool host_can_read(const void *at) {
-    const char *own = cards[here].at;
-    const bool is_own =
-        own && (const char *)at >= own && (const char *)at < own + cards[here].bytes;
-    const bool is_well = is_own || !are_apart() || !is_of_card(at);
+    const struct piece *piece = piece_of(at);
+    const bool is_well = !piece || piece->card == here || !are_apart();
     if (!is_well) set_fault();
     return is_well;
 }
@@ -176,7 +188,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
 }
 cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_total) {
     *ret_total = CARD_BYTES;
-    *ret_free = host_was_full() ? FULL_BYTES : CARD_BYTES - CARD_BYTES / 10 - cards[here].bytes;
+    *ret_free = host_was_full() ? FULL_BYTES : CARD_BYTES - CARD_BYTES / 10 - taken_bytes();
     return cudaSuccess;
 }
 /* A file of one tile of poison, or -1. */
@@ -207,18 +219,20 @@ static char *poisoned(size_t bytes) {
 }
 
 cudaError_t cudaMalloc(void **ret_at, size_t bytes) {
-    assert(!cards[here].at);
-    *ret_at = cards[here].at = poisoned(bytes);
+    int i = 0;
+    while (i < PIECES_MAX && pieces[i].at) i++;
+    assert(i < PIECES_MAX);
+    *ret_at = pieces[i].at = poisoned(bytes);
     if (!*ret_at) return cudaErrorMemoryAllocation;
-    cards[here].bytes = bytes;
+    pieces[i].bytes = bytes, pieces[i].card = here;
     return cudaSuccess;
 }
 cudaError_t cudaFree(void *at) {
     if (!at) return host_is_full("context") ? cudaErrorMemoryAllocation : cudaSuccess;
-    for (int i = 0; i < HOST_CARDS_MAX; i++)
-        if (cards[i].at == at) {
-            (void)munmap(at, cards[i].bytes);
-            cards[i].at = NULL, cards[i].bytes = 0;
+    for (int i = 0; i < PIECES_MAX; i++)
+        if (pieces[i].at == at) {
+            (void)munmap(at, pieces[i].bytes);
+            pieces[i].at = NULL;
             return cudaSuccess;
         }
     abort(); /* nobody took it */

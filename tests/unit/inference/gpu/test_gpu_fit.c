@@ -44,6 +44,32 @@ static void a_decoder_is_predicted_from_its_config(void **state) {
     assert_int_equal(is.sequences, is.ledger.kv / (1024 * is.kv_bytes_per_token));
 }
 
+/* The first of two GPUs has half of each layer, and all of the embedding: of 4.02 G parameters
+ * 0.39 G are the embedding's. */
+static void the_first_of_several_gpus_is_predicted(void **state) {
+    (void)state;
+    struct model_config config = qwen3_4b();
+    struct card_fit_options options = {.config = &config,
+                                       .is_tied = true,
+                                       .weights = GPU_BF16,
+                                       .kv = GPU_BF16,
+                                       .memory_bytes = 8000 * MIB,
+                                       .ranks = 2,
+                                       .sequence_tokens = 1024};
+    const struct card_fit two = card_fit_of(&options);
+    assert_true(!two.is_refused && two.is_fitting);
+    assert_in_range(two.ledger.weights / MIB, 4200, 4260);
+    assert_int_equal(two.kv_bytes_per_token, 36 * 2 * 8 * 128 * 2 / 2);
+    options.ranks = 1; /* the weights alone would fit */
+    const struct card_fit one = card_fit_of(&options);
+    assert_true(!one.is_fitting || one.sequences < two.sequences);
+    options.ranks = 3;
+    const struct card_fit three = card_fit_of(&options);
+    assert_true(three.is_refused && !three.is_fitting);
+    assert_string_equal(three.why_not,
+                        "--tensor-parallel-size 3: the model's 32 heads do not divide by it");
+}
+
 /* BERT-base: 109 M parameters of 2 bytes, and positions of either type in 4. A step has its rows
  * whatever else is free. */
 static void a_model_for_texts_is_predicted_as_well(void **state) {
@@ -308,6 +334,7 @@ static void what_does_not_fit_has_no_sequence(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_of_several_gpus_is_predicted),
         cmocka_unit_test(a_decoder_is_predicted_from_its_config),
         cmocka_unit_test(a_model_for_texts_is_predicted_as_well),
         cmocka_unit_test(states_of_recurrent_layers_take_their_room),

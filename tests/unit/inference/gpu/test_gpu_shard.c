@@ -259,6 +259,51 @@ static void test_three_gpus_have_thirds(void **state) {
     check_model(&(struct model){60, 9, 1, 16, 48, 7, .vocab = 41}, 3);
 }
 
+/* q, k and v of types of their own, and the output projection of another. */
+static void give_types(struct whole *whole, const struct model *m) {
+    static const enum tensor_type types[] = {TENSOR_Q4_0, TENSOR_Q4_0, TENSOR_Q5_0};
+    const uint32_t rows[] = {m->heads * m->head_dim, m->kv_heads * m->head_dim,
+                             m->kv_heads * m->head_dim};
+    struct gpu_matrix *qkv = &whole->matrices[1], *output = &whole->matrices[2];
+    qkv->form = output->form = GPU_BLOCKS;
+    qkv->part_count = 3, output->part_count = 1;
+    for (int i = 0; i < 3; i++) {
+        qkv->parts[i] = (struct gpu_block_part){types[i], rows[i]};
+        qkv->block_bytes += grouping_part_bytes(types[i], rows[i], qkv->cols);
+    }
+    output->parts[0] = (struct gpu_block_part){TENSOR_Q4_0, output->rows};
+    output->block_bytes = grouping_part_bytes(TENSOR_Q4_0, output->rows, output->cols);
+}
+
+static void test_weights_of_four_bits_are_cut_part_by_part(void **state) {
+    (void)state;
+    const struct model m = {128, 8, 4, 32, 128, .vocab = 40};
+    struct whole whole;
+    struct error error = {0};
+    make_whole(&whole, &m);
+    give_types(&whole, &m);
+    uint64_t qkv = 0, output = 0;
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        struct gpu_shard shard;
+        assert_int_equal(gpu_shard_of(&shard, &whole.program, rank, 4, &error), OK);
+        const struct gpu_matrix *own = &shard.program.matrices[1];
+        assert_int_equal(own->part_count, 3);
+        assert_true(own->parts[0].rows == 64 && own->parts[2].rows == 32 &&
+                    own->parts[2].type == TENSOR_Q5_0);
+        qkv += own->block_bytes, output += shard.program.matrices[2].block_bytes;
+        gpu_shard_release(&shard);
+    }
+    assert_int_equal(qkv, whole.matrices[1].block_bytes);
+    assert_int_equal(output, whole.matrices[2].block_bytes);
+    /* 256 inputs of the projection are blocks of 32, but not of 256. */
+    struct gpu_shard shard;
+    whole.matrices[2].parts[0].type = TENSOR_Q4_K;
+    assert_int_equal(gpu_shard_of(&shard, &whole.program, 0, 4, &error), ERR_INVALID);
+    assert_string_equal(error.text, "--tensor-parallel-size 4: weights of fewer than 8 bits do not "
+                                    "divide into blocks, or into too many parts: run without it");
+    release_whole(&whole);
+}
+
 static void check_refused(const struct model *m, uint32_t ranks, const char *said) {
     struct whole whole;
     struct gpu_shard shard;
@@ -289,6 +334,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shards_put_together_are_the_whole),
         cmocka_unit_test(test_three_gpus_have_thirds),
+        cmocka_unit_test(test_weights_of_four_bits_are_cut_part_by_part),
         cmocka_unit_test(test_what_does_not_divide_is_refused_with_its_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
