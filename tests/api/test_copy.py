@@ -25,14 +25,14 @@ def running():
 
 @pytest.fixture
 def storage(running):
-    running.is_away, running.answers = False, []
+    running.is_away, running.ignores_conditions, running.answers = False, False, []
     running.check_signatures(1000)
     for key in running.keys():
         running.mine.delete_object(Bucket=BUCKET, Key=key)
     running.check_signatures(0)
     running.seen, running.wrong = [], 0
     yield running
-    running.is_away = False
+    running.is_away = running.ignores_conditions = False
 
 
 class Machine(support.Server):
@@ -306,6 +306,14 @@ def test_a_standby_that_is_killed_while_it_restores_begins_again(storage, machin
     storage.answers = []
     two.stand_by().take_over()
     assert two.json("GET", f"/v1/files/{file}")["bytes"] == len(LARGE)
+
+
+def test_a_storage_that_writes_over_what_exists_is_refused(storage, tmp_path):
+    storage.ignores_conditions = True
+    storage.check_signatures(1000)  # the condition was signed
+    done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "one", *ECHO, "--copy-to",
+                         PLACE, env=storage.environment, timeout=60)
+    assert done.returncode == 3 and "'If-None-Match: *'" in done.stderr, done.stderr
 
 
 def test_a_standby_without_a_copy_says_so(storage, tmp_path):

@@ -112,3 +112,21 @@ def test_submit_from_a_bucket_and_its_results_to_a_bucket(storage, tmp_path, tmp
                              tmp_path, env=environment)
         assert done.returncode == 0, done.stderr
     assert sorted(ids(get(storage, "results.jsonl"))) == [f"r{i}" for i in range(5)]
+
+
+def test_a_standby_goes_on_from_the_copy_of_a_killed_server(storage, tmp_path):
+    copied = ("--model", "m=echo", "--copy-to", name("copy/one"))
+    one = support.Server(tmp_path / "one", *copied, environment=storage.environment).start()
+    batch = one.create(support.jsonl(
+        [support.request(f"r{i}", f"question {i}", "m") for i in range(200)]))["id"]
+    one.wait(batch)
+    one.kill()
+    two = support.Server(tmp_path / "two", *copied, "--standby", "--standby-seconds", "5",
+                         environment=storage.environment).start()
+    try:
+        lines, errors = two.results(two.batch(batch))
+        assert sorted(line["custom_id"] for line in lines) == sorted(f"r{i}" for i in range(200))
+        assert not errors
+    finally:
+        two.kill()
+    support.fsck(tmp_path / "two")

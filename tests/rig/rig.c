@@ -5,8 +5,7 @@
  *
  *   rig [--seeds N] [--seed S] [--verbose]
  *
- *   --seeds N   runs N seeds from S on (default 2000; that share of them from a drawn seed on where
- *               QUERN_SHARE is below 1)
+ *   --seeds N   runs N seeds from S on (default 2000)
  *   --seed S    the first seed (default 1, or QUERN_SEED); with --seeds 1 it repeats one run
  *   --verbose   prints what the last life of a failing run wrote to standard error
  */
@@ -21,7 +20,6 @@
 #include <time.h>
 
 #define FAILURES_MAX 3
-#define SEEDS 2000
 
 struct wish {
     uint64_t seed, seeds;
@@ -36,10 +34,8 @@ static bool read_number(const char *text, uint64_t *ret_number) {
 
 static struct wish read_wish(int count, char **words) {
     const char *seed = getenv("QUERN_SEED");
-    struct wish wish = {.seed = 1};
+    struct wish wish = {.seed = 1, .seeds = 2000};
     bool is_good = !seed || read_number(seed, &wish.seed);
-    if (count < 2) wish.seeds = (uint64_t)(SEEDS * report_share(&wish.seed));
-    if (wish.seeds == 0) wish.seeds = count < 2 ? 1 : SEEDS;
     for (int i = 1; i < count && is_good; i++) {
         bool has_value = i + 1 < count;
         if (strcmp(words[i], "--verbose") == 0) {

@@ -41,6 +41,7 @@ class Storage:
     def __init__(self, certificate=None):
         self.app = DomainDispatcherApplication(create_backend_app)
         self.answers, self.seen, self.wrong, self.lock = [], [], 0, threading.Lock()
+        self.ignores_conditions = False
         self.is_away = False  # every request gets 503
         self.server = werkzeug.serving.make_server("127.0.0.1",
                                                    0,
@@ -70,6 +71,8 @@ class Storage:
             rule = next((r for r in self.answers if r[0] == seen[0] and r[1] in seen[1]), None)
             if rule:
                 self.answers.remove(rule)
+        if self.ignores_conditions:
+            environ.pop("HTTP_IF_NONE_MATCH", None)
         if self.is_away:
             rule = (None, None, (503, "<Error><Code>ServiceUnavailable</Code></Error>"))
         if not rule:

@@ -53,6 +53,25 @@ static enum err check_end(const struct copy *copy, uint64_t number, struct error
     return err_set(error, ERR_CONFLICT, "--copy-to: the server on '%s' leads", end.header.host);
 }
 
+/* Writes the entry once more, which the storage must refuse. One that does not know If-None-Match
+ * would take it, and with it the entries of two servers. */
+static enum err check_refusal(struct copy *copy, uint64_t number, struct str entry,
+                              struct error *error) {
+    char name[ENTRY_NAME_BYTES];
+    chain_log_name(number, name);
+    for (;;) {
+        enum err err = bucket_write(copy->bucket, name, entry, true, error);
+        if (err == ERR_CONFLICT) return OK;
+        if (err == OK)
+            return err_set(error, ERR_INVALID,
+                           "--copy-to: the storage wrote over an object in spite of "
+                           "'If-None-Match: *', so it cannot keep two servers apart: name a "
+                           "storage with conditional writes");
+        if (!chain_may_pass(err)) return err;
+        if (!chain_pause(copy->asked_to_stop)) return err_set(error, ERR_CANCELLED, "stopped");
+    }
+}
+
 enum err copy_lead(struct copy *copy, const struct chain_end *end, struct error *error) {
     struct entry_header header;
     struct buf entry;
@@ -70,8 +89,9 @@ enum err copy_lead(struct copy *copy, const struct chain_end *end, struct error 
     entry_begin(&entry, &header);
     entry_end(&entry);
     err = copy_put_entry(copy, end->number + 1, buf_str(&entry), error);
-    buf_release(&entry);
     if (err == OK) err = check_end(copy, end->number + 1, error);
+    if (err == OK) err = check_refusal(copy, end->number + 1, buf_str(&entry), error);
+    buf_release(&entry);
     if (err == OK) err = lead_note_end(copy->state_dir, copy->nonce, error);
     if (err != OK) return err;
     copy_note_lead(copy, end->number + 1);
