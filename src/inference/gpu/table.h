@@ -88,7 +88,7 @@ struct gpu_options {
     bool has_no_graphs;      /* each kernel is launched by itself in all steps: to compare */
     uint32_t graph_rows_max; /* steps of more rows are no graph; 0: the GPU decides */
     bool adds_in_host; /* several GPUs add up in memory of the host, though they reach each other */
-    bool clears_memory;      /* cache and sums begin as zeros: for compute-sanitizer's initcheck */
+    bool clears_memory; /* cache and sums begin as zeros: for compute-sanitizer's initcheck */
     /* In so many first steps, those of warm included, submit and sample wait for each operation, so
      * that the sentence of an error names the operation that caused it. 0: an error that is found
      * later names the step alone. Results are the same. */
