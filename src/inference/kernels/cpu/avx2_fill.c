@@ -187,7 +187,10 @@ static void fill_block_of_nibbles(const struct fill *fill, size_t offset, unsign
         fill_floats(fill->rows, offset, numbers);
         fill_floats(fill->rows, offset + 4, numbers + 128);
         break;
-    case TENSOR_Q4_1: fill_halves(fill->rows, offset + 2, numbers + 128); /* fall through */
+    case TENSOR_Q4_1:
+        fill_halves(fill->rows, offset, numbers);
+        fill_halves(fill->rows, offset + 2, numbers + 128);
+        break;
     default: fill_halves(fill->rows, offset, numbers);
     }
     if (fill->type == TENSOR_MXFP4_PAIRS)
