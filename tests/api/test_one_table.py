@@ -30,7 +30,7 @@ def test_the_commands_with_settings_are_those_that_config_names():
 
 def shown(tmp_path, command, name):
     """The line of `config show` for a setting that a file gives some value."""
-    for value in ("1", "2", "16777216", "true", "0.5"):
+    for value in ("1", "2", "60", "16777216", "true", "0.5"):
         (tmp_path / "config").write_text(f"{name} = {value}\n")
         done = support.quern("config",
                              "show",

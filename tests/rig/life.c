@@ -69,10 +69,13 @@ static void open_store(void) {
     struct error error;
     const struct store_options options = {
         .dir = RIG_DIR, .ballast_bytes = 1 << 16, .segment_bytes = 1 << 16};
-    enum err err;
-    for (int i = 0; (err = store_open(&store, &options, &error)) != OK; i++) {
+    for (int i = 0;; i++) {
+        const bool was_full = disk_is_full();
+        const uint32_t fulls =
+            world->fulls; /* it may be full within the call, and no more behind */
+        if (store_open(&store, &options, &error) == OK) break;
         if (world->has_error) _exit(LIFE_KILLED); /* a start may be refused for a failed sync */
-        if (!disk_is_full() || i == TRIES_MAX)
+        if ((!was_full && world->fulls == fulls) || i == TRIES_MAX)
             world_fail("the store does not open: %s", error.text);
         clock_sleep_ms(250);
     }

@@ -42,6 +42,7 @@ struct world {
     uint32_t cuts;      /* deaths by a power cut, in all lives */
     uint32_t command;   /* the next event for the client */
     int64_t full_until_ns;
+    uint32_t fulls;    /* times that the disk became full, in all lives */
     uint64_t capacity; /* the disk's, when it is not full */
     bool has_error;    /* a sync of this life failed, so the process may end itself */
     bool was_open;     /* the store was open once */

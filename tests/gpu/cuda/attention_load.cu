@@ -23,7 +23,7 @@ static struct attention_load load_of(const struct attention_load_shape *shape, s
     size_t scale_bytes = (size_t)page_count * shape->kv_heads * 64;
     int layers = std::min(4, cold_copies(2 * bytes));
     call.type = shape->type, call.kv_heads = shape->kv_heads, call.head_dim = shape->head_dim;
-    call.page_heads = shape->kv_heads, call.head_count = heads,
+    call.page_heads = call.scale_heads = shape->kv_heads, call.head_count = heads,
     call.scale = 1 / sqrtf((float)shape->head_dim);
     call.q_stride = call.y_stride = (size_t)heads * shape->head_dim;
     void *q = gpu_take<uint16_t>(rows * call.q_stride);

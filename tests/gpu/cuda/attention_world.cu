@@ -42,6 +42,7 @@ static void store(const struct attention_shape *shape, struct rng *rng, bool is_
                   float *ret) {
     uint32_t dim = shape->head_dim;
     size_t page = slot / CUDA_PAGE_TOKENS * (shape->kv_heads + shape->spare_heads) + head;
+    size_t scales_of_page = slot / CUDA_PAGE_TOKENS * (shape->kv_heads + 2 * shape->spare_heads);
     size_t at = page * CUDA_PAGE_TOKENS * dim + slot % CUDA_PAGE_TOKENS * dim;
     float deviation = is_key ? 1.0f : 0.5f + (float)rng_unit(rng);
     if (shape->type == CUDA_KV_BF16) {
@@ -56,7 +57,7 @@ static void store(const struct attention_shape *shape, struct rng *rng, bool is_
     float scale = deviation / (rng_below(rng, 8) ? 64.0f : 0.02f);
     uint16_t bits = half_nearest(scale);
     scale = half_to_f32(bits);
-    (*scales)[page * 32 + (is_key ? 0 : 16) + slot % CUDA_PAGE_TOKENS] = bits;
+    (*scales)[(scales_of_page + head) * 32 + (is_key ? 0 : 16) + slot % CUDA_PAGE_TOKENS] = bits;
     for (uint32_t i = 0; i < dim; i++) {
         uint8_t code = e4m3_from_f32(random_normal(rng) * deviation / scale);
         (*pool)[at + i] = code;
@@ -70,7 +71,8 @@ static void fill_cache(struct attention_world *world, struct rng *rng, uint32_t 
     size_t elements = (size_t)page_count * page_heads * CUDA_PAGE_TOKENS * dim;
     size_t element_bytes = shape->type == CUDA_KV_BF16 ? 2 : 1;
     std::vector<uint8_t> k(elements * element_bytes, 0xff), v(k);
-    std::vector<uint16_t> scales((size_t)page_count * page_heads * 32, 0xffff);
+    std::vector<uint16_t> scales((size_t)page_count * (page_heads + shape->spare_heads) * 32,
+                                 0xffff);
     std::vector<bool> is_stored((size_t)page_count * CUDA_PAGE_TOKENS);
     world->k.resize(elements), world->v.resize(elements);
     for (const std::vector<uint32_t> &slots : world->tokens)
@@ -126,6 +128,7 @@ struct attention_world attention_world_of(struct rng *rng, const struct attentio
     struct cuda_attention *call = &world.call;
     call->type = shape->type;
     call->page_heads = shape->kv_heads + shape->spare_heads;
+    call->scale_heads = call->page_heads + shape->spare_heads;
     call->kv_heads = shape->kv_heads, call->head_dim = shape->head_dim, call->head_count = heads;
     call->scale = 1 / sqrtf((float)shape->head_dim);
     call->softcap = shape->softcap, call->window = shape->window;

@@ -26,6 +26,8 @@ static const struct heads_case cases[] = {
     {2, 3, 3, 104, 6, false},
     {2, 40, 10, 128, 0, true},
     {9, 32, 8, 64, 64, true},
+    {9, 8, 2, 128, 128, true, true, 2},
+    {1030, 8, 2, 64, 64, true, false, 6},
     {7, 8, 4, 64, 64, false},
     {11, 28, 4, 128, 128, false},
     {3, 2, 2, 128, 128, true},
@@ -90,7 +92,8 @@ static struct heads_made make(struct rng *rng, const struct heads_case *shape,
     struct cuda_heads *call = &m.call;
     call->in = m.in.product, call->rows = shape->rows;
     call->heads = shape->heads, call->kv_heads = shape->kv_heads, call->head_dim = shape->head_dim;
-    call->page_heads = page_heads, call->norms_v = shape->norms_v;
+    call->page_heads = page_heads, call->scale_heads = page_heads + shape->spare;
+    call->norms_v = shape->norms_v;
     if (shape->has_norm) call->q_norm = gpu_copy(m.q_norm), call->k_norm = gpu_copy(m.k_norm);
     call->epsilon = EPSILON;
     if (pairs) call->cosines = gpu_copy(m.cosines), call->sines = gpu_copy(m.sines);
@@ -100,7 +103,7 @@ static struct heads_made make(struct rng *rng, const struct heads_case *shape,
     call->q = gpu_take<uint16_t>(shape->rows * call->q_stride);
     call->k = gpu_take_bytes(kv_count * (is_e4m3 ? 1 : 2));
     call->v = gpu_take_bytes(kv_count * (is_e4m3 ? 1 : 2));
-    if (is_e4m3) call->kv_scales = gpu_take<uint16_t>((size_t)m.pages * page_heads * 32);
+    if (is_e4m3) call->kv_scales = gpu_take<uint16_t>((size_t)m.pages * call->scale_heads * 32);
     return m;
 }
 
@@ -140,7 +143,8 @@ static bool is_stored(const struct heads_made *m, const std::vector<uint8_t> &po
     double most = 0, scale = 1;
     for (double x : want) most = std::max(most, fabs(x));
     if (m->call.kv_scales) {
-        scale = half_to_f32(scales[page_head * 32 + (is_value ? 16 : 0) + slot % 16]);
+        const size_t scale_head = (size_t)(slot / 16) * m->call.scale_heads + head;
+        scale = half_to_f32(scales[scale_head * 32 + (is_value ? 16 : 0) + slot % 16]);
         if (!(scale >= most / 448 * 0.99999 && scale <= std::max(most / 448, 6.2e-5) * 1.002)) {
             note("scale %g for at most %g", scale, most);
             return false;
@@ -175,7 +179,7 @@ static bool check_case(struct rng *rng, const struct heads_case *shape, enum pro
     std::vector<uint16_t> q = gpu_read(m.call.q, shape->rows * m.call.q_stride), scales;
     std::vector<uint8_t> k = gpu_read((uint8_t *)m.call.k, kv_bytes);
     std::vector<uint8_t> v = gpu_read((uint8_t *)m.call.v, kv_bytes);
-    if (is_e4m3) scales = gpu_read(m.call.kv_scales, (size_t)m.pages * m.call.page_heads * 32);
+    if (is_e4m3) scales = gpu_read(m.call.kv_scales, (size_t)m.pages * m.call.scale_heads * 32);
     bool is_well = true;
     for (uint32_t row = 0; row < shape->rows && is_well; row++) {
         for (uint32_t head = 0; head < shape->heads && is_well; head++) {
@@ -212,7 +216,7 @@ static bool are_alone_the_same(struct rng *rng, const struct heads_case *shape,
     struct heads_made m = make(rng, shape, form, is_e4m3, false);
     const size_t head_bytes = shape->head_dim * (is_e4m3 ? 1 : 2);
     const size_t kv_bytes = (size_t)m.pages * m.call.page_heads * 16 * head_bytes;
-    const size_t scale_count = is_e4m3 ? (size_t)m.pages * m.call.page_heads * 32 : 0;
+    const size_t scale_count = is_e4m3 ? (size_t)m.pages * m.call.scale_heads * 32 : 0;
     MUST_BE_OK(cuda_heads(&m.call, stream, error));
     gpu_settle();
     const std::vector<uint16_t> q = gpu_read(m.call.q, shape->rows * m.call.q_stride);
@@ -305,7 +309,7 @@ static void bench_one(uint32_t rows, uint32_t heads, uint32_t kv_heads, uint32_t
         call.in.sums = in + at * in_count, call.in.stride = columns;
         if (is_scaled) call.in.row_scale = row_scale, call.in.column_scale = column_scale;
         call.rows = rows, call.heads = heads, call.kv_heads = kv_heads, call.head_dim = dim;
-        call.page_heads = kv_heads;
+        call.page_heads = call.scale_heads = kv_heads;
         if (has_norm) call.q_norm = call.k_norm = weight;
         call.epsilon = EPSILON, call.cosines = table, call.sines = table + 1024 * dim;
         call.positions = positions, call.rotary_dim = dim;

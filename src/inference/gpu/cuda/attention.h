@@ -18,8 +18,8 @@
  * A page holds CUDA_PAGE_TOKENS tokens of one layer. The elements of page `p` and KV head `h` begin
  * at element (p · page_heads + h) · 16 · head_dim of `k` and of `v` and are [16][head_dim] there, so
  * that one head of one page is one run of memory. E4M3 elements are multiplied by a float16 for
- * each token and head; those of page p and head h lie in `scales` at (p · page_heads + h) · 32: 16 of
- * the keys, then 16 of the values. (Behind the runs they would cost 9 % of the bandwidth, there
+ * each token and head; those of page p and head h lie in `scales` at (p · scale_heads + h) · 32: 16
+ * of the keys, then 16 of the values. (Behind the runs they would cost 9 % of the bandwidth, there
  * they cost 2 %: docs/internals/inference/gpu-kernels.md.)
  *
  * A partial is what attention over some of a row's keys has gathered, in float32: for each head the
@@ -58,19 +58,21 @@ enum cuda_kv_type { CUDA_KV_BF16, CUDA_KV_E4M3 };
 struct cuda_attention {
     const void *k; /* (pages, page_heads, 16, head_dim) in `type`, at a multiple of 16 bytes */
     const void *v;
-    const void *scales; /* (pages, page_heads, 2, 16) float16; BF16: not looked at */
+    const void *scales; /* (pages, scale_heads, 2, 16) float16; BF16: not looked at */
     enum cuda_kv_type type;
     uint32_t kv_heads;
-    uint32_t page_heads; /* heads that a page has room for, at least kv_heads */
-    uint32_t head_dim;   /* one that cuda_has_head_size() knows, or CUDA_HEAD_WIDE with BF16 */
-    uint32_t head_count; /* a multiple of kv_heads, at most CUDA_GROUP_MAX times it */
-    float scale;         /* > 0 */
-    float softcap;       /* 0: none; else scores become softcap · tanh(score / softcap) */
-    uint32_t window;     /* 0: none; else a query at p sees keys p - window < j <= p */
-    const float *sinks;  /* (head_count) or NULL: one more score of each head, without a value */
-    const void *q;       /* (rows, head_count, head_dim) bf16, rows at multiples of 16 bytes */
-    size_t q_stride;     /* elements */
-    void *y;             /* (rows, head_count, head_dim) bf16 */
+    uint32_t page_heads;  /* heads that a page has room for, at least kv_heads */
+    uint32_t scale_heads; /* heads that its scales have room for, at least page_heads: layers with
+                           * heads of other sizes have the same pages */
+    uint32_t head_dim;    /* one that cuda_has_head_size() knows, or CUDA_HEAD_WIDE with BF16 */
+    uint32_t head_count;  /* a multiple of kv_heads, at most CUDA_GROUP_MAX times it */
+    float scale;          /* > 0 */
+    float softcap;        /* 0: none; else scores become softcap · tanh(score / softcap) */
+    uint32_t window;      /* 0: none; else a query at p sees keys p - window < j <= p */
+    const float *sinks;   /* (head_count) or NULL: one more score of each head, without a value */
+    const void *q;        /* (rows, head_count, head_dim) bf16, rows at multiples of 16 bytes */
+    size_t q_stride;      /* elements */
+    void *y;              /* (rows, head_count, head_dim) bf16 */
     size_t y_stride;
     const uint32_t *positions; /* (rows) for tiles: the position of each row's query */
     const uint32_t *pages;     /* page tables of all sequences, one after another */

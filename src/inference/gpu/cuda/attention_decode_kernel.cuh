@@ -30,7 +30,7 @@ cuda_decoder_begin(cuda_decoder<S> *d, const struct cuda_attention *call,
     d->values = (const char *)call->v + head * run;
     d->page_bytes = call->page_heads * (uint32_t)run;
     d->scales = (const char *)call->scales + head * 2 * P::SCALE_BYTES;
-    d->page_scale_bytes = call->page_heads * 2 * P::SCALE_BYTES;
+    d->page_scale_bytes = call->scale_heads * 2 * P::SCALE_BYTES;
     d->pages = call->pages + item->pages;
     int seen = (int)item->position + 1;
     d->begin = (int)item->begin;

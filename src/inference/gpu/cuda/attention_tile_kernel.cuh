@@ -133,7 +133,7 @@ __device__ static inline void cuda_tiler_begin(cuda_tiler<S> *d, const struct cu
     d->values = (const char *)call->v + mine;
     d->page_bytes = call->page_heads * (uint32_t)run;
     d->scales = (const char *)call->scales + head * 2 * P::SCALE_BYTES;
-    d->page_scale_bytes = call->page_heads * 2 * P::SCALE_BYTES;
+    d->page_scale_bytes = call->scale_heads * 2 * P::SCALE_BYTES;
     d->pages = call->pages + item->pages + threadIdx.x / P::CHUNKS / CUDA_PAGE_TOKENS;
     d->place =
         d->memory + threadIdx.x / P::CHUNKS * S::TOKEN_STEP + S::chunk_at(cuda_mixed_chunk<S>());

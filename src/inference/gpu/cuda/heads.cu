@@ -113,8 +113,9 @@ __device__ static inline void store_kv(const struct cuda_heads &call, bool is_va
 #pragma unroll
     for (int i = 0; i < EACH; i++) v.at[i] *= factor;
     if (is_active) store<CUDA_E4M3>({(uint8_t *)pool + offset, CUDA_E4M3, 0, NULL}, 0, 0, v);
+    const size_t scale_head = (size_t)(slot / PAGE_TOKENS) * call.scale_heads + head;
     if (at == 0)
-        call.kv_scales[page_head * 2 * PAGE_TOKENS + (is_value ? PAGE_TOKENS : 0) + token] =
+        call.kv_scales[scale_head * 2 * PAGE_TOKENS + (is_value ? PAGE_TOKENS : 0) + token] =
             __half_as_ushort(scale);
 }
 
@@ -231,6 +232,7 @@ enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
     const bool is_wide = call->head_dim == WIDE_DIM && wide_is_known(call);
     if (call->head_dim % EACH != 0 || (call->head_dim > 32 * EACH && !is_wide) ||
         call->rotary_dim % 2 != 0 || call->page_heads < call->kv_heads ||
+        (call->kv_scales && call->scale_heads < call->page_heads) ||
         call->rotary_dim > call->head_dim || !is_at_16(call->cosines) || !is_at_16(call->sines) ||
         call->q_stride % EACH != 0 || !is_product_wide(&call->in) || !is_at_16(call->q) ||
         !is_at_16(call->k) || !is_at_16(call->v))

@@ -164,8 +164,9 @@ __device__ static inline void store_halves(const struct cuda_heads &call, bool i
         most = lanes_max<LANES>(CUDA_ALL_LANES, most) * factor;
         const __half scale = kv_scale_of(most);
         factor *= cuda_reciprocal(__half2float(scale));
+        const size_t scale_head = (size_t)(slot / PAGE_TOKENS) * call.scale_heads + kv_head;
         if (threadIdx.x % LANES == 0)
-            call.kv_scales[page_head * 2 * PAGE_TOKENS + (is_value ? PAGE_TOKENS : 0) + token] =
+            call.kv_scales[scale_head * 2 * PAGE_TOKENS + (is_value ? PAGE_TOKENS : 0) + token] =
                 __half_as_ushort(scale);
     }
 #pragma unroll

@@ -346,7 +346,7 @@ struct gpu {
     struct card_place *places;
     struct cuda_pages pages; /* all places at once */
     uint32_t page_count;
-
+    uint32_t scale_heads; /* heads whose scales a page has room for, at each place */
     char *fill_host[FILL_SLICES], *fill_card[FILL_SLICES];
     struct CUevent_st *fill_done[FILL_SLICES];
     size_t fill_bytes;

@@ -180,6 +180,7 @@ static uint32_t page_heads_most(const struct gpu_program *program) {
     return most;
 }
 
+/* A page has so many at a place for layers with heads of any size: they may share the place. */
 static size_t scales_bytes(const struct gpu_program *program, enum gpu_form form) {
     return form == GPU_BF16 ? 0 : (size_t)page_heads_most(program) * 2 * GPU_PAGE_TOKENS * 2;
 }
@@ -189,6 +190,7 @@ static void place_cache(struct layout *layout) {
     const enum gpu_form form = gpu->limits.kv_form;
     const size_t pages = gpu->page_count, each = place_bytes(layout->program, form);
     const size_t scales = scales_bytes(layout->program, form);
+    gpu->scale_heads = page_heads_most(layout->program);
     for (uint32_t i = 0; i < gpu->limits.layer_places; i++) {
         struct card_place *at = &gpu->places[i];
         at->k = memory_take(&layout->memory, MEMORY_KV, pages * each);

@@ -182,13 +182,14 @@ enum err cuda_output_gate(const struct cuda_output_gate *call, struct CUstream_s
 
 /* Norms and turns q and k and stores k and v. A page of one layer and KV head is 16 tokens of keys,
  * and as many of values, each [16][head_dim]: k, v (pages, page_heads, 16, head_dim) in bf16, or
- * e4m3 with fp16 scales (pages, page_heads, 2, 16) in a pool of their own, keys' before values'. */
+ * e4m3 with fp16 scales (pages, scale_heads, 2, 16) in a pool of their own, keys' before values'. */
 struct cuda_heads {
     struct cuda_product in; /* a row: q (heads · head_dim), k (kv_heads · head_dim), v likewise */
     uint32_t rows;
     uint32_t heads;
     uint32_t kv_heads;         /* 0: a row is q alone */
     uint32_t page_heads;       /* heads that a page has room for, at least kv_heads */
+    uint32_t scale_heads;      /* that its scales have room for, at least page_heads */
     uint32_t head_dim;         /* a multiple of 8, at most 256; or 512, into pages of bf16 */
     const float *q_norm;       /* (head_dim) or NULL */
     const float *k_norm;       /* (head_dim) or NULL */

@@ -29,9 +29,9 @@ static void cached(const struct cuda_attention *call, bool is_value, uint32_t sl
     const size_t at = (run * 16 + slot % 16) * call->head_dim;
     const void *pool = is_value ? call->v : call->k;
     const uint16_t *scales = call->scales;
-    const float scale = call->type == CUDA_KV_BF16
-                            ? 1
-                            : half_to_f32(scales[run * 32 + (is_value ? 16 : 0) + slot % 16]);
+    const size_t scale_at =
+        ((size_t)(slot / 16) * call->scale_heads + head) * 32 + (is_value ? 16 : 0) + slot % 16;
+    const float scale = call->type == CUDA_KV_BF16 ? 1 : half_to_f32(scales[scale_at]);
     if (call->type == CUDA_KV_BF16)
         for (uint32_t i = 0; i < call->head_dim; i++)
             ret_values[i] = host_from_bf16(((const uint16_t *)pool)[at + i]);

@@ -148,7 +148,8 @@ static void keep(const struct cuda_heads *call, uint32_t slot, uint32_t head, bo
     float most = 0;
     for (uint32_t i = 0; i < call->head_dim; i++) most = fmaxf(most, fabsf(values[i]));
     uint16_t half = half_from_f32(fmaxf(most / 448.0f * 1.001f, 6.2e-5f));
-    if (call->kv_scales) call->kv_scales[run * 32 + (is_value ? 16 : 0) + slot % 16] = half;
+    const size_t scales = (size_t)(slot / 16) * call->scale_heads + head;
+    if (call->kv_scales) call->kv_scales[scales * 32 + (is_value ? 16 : 0) + slot % 16] = half;
     for (uint32_t i = 0; i < call->head_dim; i++) {
         if (call->kv_scales)
             ((uint8_t *)pool)[at + i] = host_to_e4m3(values[i] / half_to_f32(half));
@@ -181,6 +182,7 @@ enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
     if (host_record(stream, again_cuda_heads, call, sizeof *call, NULL, 0)) return OK;
     float head[CUDA_HEAD_WIDE];
     assert(call->rotary_dim <= call->head_dim && !call->interleaved);
+    assert(!call->kv_scales || call->scale_heads >= call->page_heads);
     assert(call->page_heads >= call->kv_heads && call->head_dim <= CUDA_HEAD_WIDE);
     for (size_t row = 0; row < call->rows; row++)
         for (uint32_t h = 0; h < call->heads + 2 * call->kv_heads; h++) {
