@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tree: removes and copies whole directories for tests, without a shell. Aborts on any failure. */
+/* tree: makes, removes and copies whole directories for tests, without a shell. Aborts on any
+ * failure. */
 
 #include <fcntl.h>
 #include <fts.h>
@@ -28,6 +29,20 @@ static inline void tree_remove(const char *path) {
         if (remove(entry->fts_accpath) != 0) abort();
     }
     fts_close(walk);
+}
+
+/* Writes the text to the file `root``name`, whose name begins with a slash, and makes the folders
+ * that it needs below `root`. */
+static inline void tree_write(const char *root, const char *name, const char *text) {
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s%s", root, name) >= (int)sizeof path) abort();
+    for (char *slash = path + strlen(root); (slash = strchr(slash + 1, '/'));) {
+        *slash = '\0';
+        if (mkdir(path, 0700) != 0 && access(path, F_OK) != 0) abort();
+        *slash = '/';
+    }
+    FILE *file = fopen(path, "we");
+    if (!file || fputs(text, file) < 0 || fclose(file) != 0) abort();
 }
 
 static inline void tree_copy_file(const char *from, const char *to) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/cpu_share.h"
 
-#include <stdbool.h>
+#include "base/control_groups.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #define PATH_BYTES 1024
 #define LINE_BYTES 512
-#define LEVELS_MAX 32     /* groups within groups */
 #define STEAL_FIELD 8     /* in the line "cpu" in /proc/stat, from 1 */
 #define PERIOD_US 100000. /* where a group says none */
 
@@ -40,45 +40,22 @@ static double cores_of_1(const char *root, const char *group) {
     return quota / period;
 }
 
-static double least_limit(double a, double b) {
-    return a > 0 && (b <= 0 || a < b) ? a : b;
-}
+struct cores {
+    const char *root;
+    double least; /* 0: no limit */
+};
 
-/* The least of a group and those around it. In a container the path is the host's and its files are
- * not here; the last look is at the root, which is the container's own group there. */
-static double cores_up_from(const char *root, bool is_2, char *group) {
-    double least = 0;
-    for (int level = 0; level < LEVELS_MAX; level++) {
-        least = least_limit(is_2 ? cores_of_2(root, group) : cores_of_1(root, group), least);
-        char *slash = strrchr(group, '/');
-        if (!slash) break;
-        *slash = '\0';
-    }
-    return least;
-}
-
-/* A line is "4:cpu,cpuacct:/path", or "0::/path" in version 2. */
-static double cores_of_line(const char *root, char *line) {
-    line[strcspn(line, "\n")] = '\0';
-    char *kinds = strchr(line, ':');
-    char *group = kinds ? strchr(kinds + 1, ':') : NULL;
-    if (!group) return 0;
-    *group++ = '\0';
-    if (!kinds[1]) return cores_up_from(root, true, group);
-    return strstr(kinds, "cpu,") || strstr(kinds, "cpuacct") || strcmp(kinds, ":cpu") == 0
-               ? cores_up_from(root, false, group)
-               : 0;
+static void look_at_cores(void *context, bool is_version_2, const char *group) {
+    struct cores *cores = context;
+    const double limit =
+        is_version_2 ? cores_of_2(cores->root, group) : cores_of_1(cores->root, group);
+    if (limit > 0 && (cores->least <= 0 || limit < cores->least)) cores->least = limit;
 }
 
 double cpu_share_cores_under(const char *root) {
-    char path[PATH_BYTES], line[LINE_BYTES];
-    double least = 0;
-    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
-        least = least_limit(cores_of_line(root, line), least);
-    if (file) fclose(file);
-    return least;
+    struct cores cores = {.root = root};
+    control_groups_each(root, "cpu", look_at_cores, &cores);
+    return cores.least;
 }
 
 double cpu_share_stolen_under(const char *root) {

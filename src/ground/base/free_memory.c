@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/free_memory.h"
 
+#include "base/control_groups.h"
+
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,7 +10,6 @@
 
 #define PATH_BYTES 1024
 #define LINE_BYTES 512
-#define LEVELS_MAX 32 /* groups within groups */
 
 /* The two versions of control groups name their files differently. */
 struct group_files {
@@ -52,45 +53,25 @@ static uint64_t room_of(const char *root, const struct group_files *files, const
     return used < limit ? limit - used : 0;
 }
 
-/* What a group and those around it leave. In a container the path is the host's and its files are
- * not here; the last look is at the root, which is the container's own group there. */
-static uint64_t room_up_from(const char *root, const struct group_files *files, char *group) {
-    uint64_t least = UINT64_MAX;
-    for (int level = 0; level < LEVELS_MAX; level++) {
-        const uint64_t room = room_of(root, files, group);
-        if (room < least) least = room;
-        char *slash = strrchr(group, '/');
-        if (!slash) break;
-        *slash = '\0';
-    }
-    return least;
-}
+struct room {
+    const char *root;
+    uint64_t least;
+};
 
-/* A line is "4:cpu,memory:/path", or "0::/path" in version 2. */
-static uint64_t room_of_line(const char *root, char *line) {
-    line[strcspn(line, "\n")] = '\0';
-    char *kinds = strchr(line, ':');
-    char *group = kinds ? strchr(kinds + 1, ':') : NULL;
-    if (!group) return UINT64_MAX;
-    *group++ = '\0';
-    if (!kinds[1]) return room_up_from(root, &version_2, group);
-    return strstr(kinds, "memory") ? room_up_from(root, &version_1, group) : UINT64_MAX;
+static void look_at_room(void *context, bool is_version_2, const char *group) {
+    struct room *room = context;
+    const uint64_t own = room_of(room->root, is_version_2 ? &version_2 : &version_1, group);
+    if (own < room->least) room->least = own;
 }
 
 uint64_t free_memory_bytes_under(const char *root) {
-    char path[PATH_BYTES], line[LINE_BYTES];
+    char path[PATH_BYTES];
     uint64_t kilobytes = 0;
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
     if (!read_number(path, "MemAvailable", &kilobytes)) return 0;
-    uint64_t least = kilobytes * 1024;
-    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file)) {
-        const uint64_t room = room_of_line(root, line);
-        if (room < least) least = room;
-    }
-    if (file) fclose(file);
-    return least;
+    struct room room = {.root = root, .least = kilobytes * 1024};
+    control_groups_each(root, "memory", look_at_room, &room);
+    return room.least;
 }
 
 uint64_t free_memory_bytes(void) {

@@ -28,8 +28,13 @@ static void say(void *context, const char *sentence) {
     log_warn("%s", sentence);
 }
 
-static enum err take(struct s3_bucket *bucket, struct s3 **ret_s3, struct error *error) {
+/* A connection, and the place of the object. */
+static enum err take(struct s3_bucket *bucket, const char *name, struct s3 **ret_s3,
+                     struct s3_place *ret_place, struct error *error) {
     struct s3 *s3 = NULL;
+    const size_t bytes = strlen(bucket->place.key);
+    *ret_place = bucket->place;
+    snprintf(ret_place->key + bytes, sizeof ret_place->key - bytes, "/%s", name);
     pthread_mutex_lock(&bucket->lock);
     if (bucket->idle_count > 0) s3 = bucket->idle[--bucket->idle_count];
     pthread_mutex_unlock(&bucket->lock);
@@ -51,21 +56,13 @@ static void give_back(struct s3_bucket *bucket, struct s3 *s3, enum err err) {
     s3_close(s3);
 }
 
-static void name_object(const struct s3_bucket *bucket, const char *name,
-                        struct s3_place *ret_place) {
-    *ret_place = bucket->place;
-    size_t bytes = strlen(bucket->place.key);
-    snprintf(ret_place->key + bytes, sizeof ret_place->key - bytes, "/%s", name);
-}
-
 static enum err storage_read(struct bucket *base, const char *name, struct buf *ret_bytes,
                              struct error *error) {
     struct s3_bucket *bucket = (struct s3_bucket *)base;
     struct s3_place place;
     struct s3 *s3;
-    enum err err = take(bucket, &s3, error);
+    enum err err = take(bucket, name, &s3, &place, error);
     if (err != OK) return err;
-    name_object(bucket, name, &place);
     err = s3_object_read(s3, &place, ret_bytes, error);
     give_back(bucket, s3, err);
     return err;
@@ -76,9 +73,8 @@ static enum err storage_write(struct bucket *base, const char *name, struct str 
     struct s3_bucket *bucket = (struct s3_bucket *)base;
     struct s3_place place;
     struct s3 *s3;
-    enum err err = take(bucket, &s3, error);
+    enum err err = take(bucket, name, &s3, &place, error);
     if (err != OK) return err;
-    name_object(bucket, name, &place);
     err = s3_object_write(s3, &place, bytes, only_new, error);
     give_back(bucket, s3, err);
     return err;
@@ -88,9 +84,8 @@ static enum err storage_remove(struct bucket *base, const char *name, struct err
     struct s3_bucket *bucket = (struct s3_bucket *)base;
     struct s3_place place;
     struct s3 *s3;
-    enum err err = take(bucket, &s3, error);
+    enum err err = take(bucket, name, &s3, &place, error);
     if (err != OK) return err;
-    name_object(bucket, name, &place);
     err = s3_object_remove(s3, &place, error);
     give_back(bucket, s3, err);
     return err;

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,25 +18,11 @@
 
 static char root[] = "/tmp/quern-test-share-XXXXXX";
 
-static void write_text(const char *name, const char *text) {
-    char path[512];
-    snprintf(path, sizeof path, "%s%s", root, name);
-    for (char *slash = strchr(path + sizeof root, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
 static int make_machine(void **state) {
     (void)state;
     memcpy(root + sizeof root - 7, "XXXXXX", 6);
     if (!mkdtemp(root)) return -1;
-    write_text("/proc/self/cgroup", "0::/a.slice/b.service\n");
+    tree_write(root, "/proc/self/cgroup", "0::/a.slice/b.service\n");
     return 0;
 }
 
@@ -54,36 +39,36 @@ static bool is_near(double value, double wanted) {
 static void the_narrowest_group_around_counts(void **state) {
     (void)state;
     assert_true(is_near(cpu_share_cores_under(root), 0));
-    write_text("/sys/fs/cgroup/a.slice/b.service/cpu.max", "max 100000\n");
+    tree_write(root, "/sys/fs/cgroup/a.slice/b.service/cpu.max", "max 100000\n");
     assert_true(is_near(cpu_share_cores_under(root), 0));
-    write_text("/sys/fs/cgroup/a.slice/cpu.max", "150000 100000\n");
+    tree_write(root, "/sys/fs/cgroup/a.slice/cpu.max", "150000 100000\n");
     assert_true(is_near(cpu_share_cores_under(root), 1.5));
-    write_text("/sys/fs/cgroup/a.slice/b.service/cpu.max", "400000 100000\n");
+    tree_write(root, "/sys/fs/cgroup/a.slice/b.service/cpu.max", "400000 100000\n");
     assert_true(is_near(cpu_share_cores_under(root), 1.5));
-    write_text("/sys/fs/cgroup/cpu.max", "50000\n");
+    tree_write(root, "/sys/fs/cgroup/cpu.max", "50000\n");
     assert_true(is_near(cpu_share_cores_under(root), 0.5));
     assert_true(is_near(cpu_share_cores_under("/nowhere"), 0));
 }
 
 static void groups_of_version_1_count(void **state) {
     (void)state;
-    write_text("/proc/self/cgroup", "3:cpuset:/y\n2:cpu,cpuacct:/x\nnonsense\n");
-    write_text("/sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\n");
+    tree_write(root, "/proc/self/cgroup", "3:cpuset:/y\n2:cpu,cpuacct:/x\nnonsense\n");
+    tree_write(root, "/sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\n");
     assert_true(is_near(cpu_share_cores_under(root), 0));
-    write_text("/sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "50000\n");
+    tree_write(root, "/sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "50000\n");
     assert_true(is_near(cpu_share_cores_under(root), 0.5));
-    write_text("/sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "25000\n");
+    tree_write(root, "/sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "25000\n");
     assert_true(is_near(cpu_share_cores_under(root), 2));
-    write_text("/sys/fs/cgroup/cpu/y/cpu.cfs_quota_us", "1\n");
+    tree_write(root, "/sys/fs/cgroup/cpu/y/cpu.cfs_quota_us", "1\n");
     assert_true(is_near(cpu_share_cores_under(root), 2));
 }
 
 static void what_the_host_takes_is_told(void **state) {
     (void)state;
     assert_true(is_near(cpu_share_stolen_under(root), 0));
-    write_text("/proc/stat", "cpu  100 0 50 700 50 0 0 100 7 7\ncpu0 1 1 1\n");
+    tree_write(root, "/proc/stat", "cpu  100 0 50 700 50 0 0 100 7 7\ncpu0 1 1 1\n");
     assert_true(is_near(cpu_share_stolen_under(root), 0.1));
-    write_text("/proc/stat", "cpu  100 0 50\n");
+    tree_write(root, "/proc/stat", "cpu  100 0 50\n");
     assert_true(is_near(cpu_share_stolen_under(root), 0));
     assert_true(cpu_share_stolen() >= 0 && cpu_share_stolen() < 1);
 }
