@@ -7,7 +7,7 @@
  * operation: both ask for many rows. But the activations of many rows leave the caches of a core.
  * Which of these counts more depends on the caches, the threads and the model's widths.
  *
- * Trials are told in processor time, which other work on the machine disturbs least. The numbers
+ * Trials are measured in processor time, which other work on the machine disturbs least. The numbers
  * take turns, and each is compared with the default in the same round. The median of the rounds
  * counts, if three of four rounds agree; else, and for a small gain, the default stays. With too
  * few rounds nothing is known. It knows no model: the caller runs the steps.
@@ -21,7 +21,7 @@
 #define STEP_TRIALS_NUMBERS 3u          /* the default, a half and a quarter of it */
 #define STEP_TRIALS_ROUNDS 8u           /* most trials of each number */
 #define STEP_TRIALS_ROUNDS_LEAST 4u     /* fewer tell nothing */
-#define STEP_TRIALS_BUDGET_NS 450000000 /* time on the clock; none begins behind it */
+#define STEP_TRIALS_BUDGET_NS 450000000 /* time on the clock; none begins after it */
 #define STEP_TRIALS_GAIN 1.03           /* a smaller gain than this is noise: the default stays */
 
 struct step_trials {
