@@ -7,10 +7,10 @@
  * operation: both ask for many rows. But the activations of many rows leave the caches of a core.
  * Which of these counts more depends on the caches, the threads and the model's widths.
  *
- * Trials are measured in processor time, which other work on the machine disturbs least. The numbers
- * take turns, and each is compared with the default in the same round. The median of the rounds
- * counts, if three of four rounds agree; else, and for a small gain, the default stays. With too
- * few rounds nothing is known. It knows no model: the caller runs the steps.
+ * Trials are measured in processor time, which other work on the machine disturbs least. The
+ * numbers take turns, and each is compared with the default in the same round. The median of the
+ * rounds counts, if three of four rounds agree; else, and for a small gain, the default stays. With
+ * too few rounds nothing is known. It knows no model: the caller runs the steps.
  *
  * Thread: the caller's.
  * Memory: none is kept. */
