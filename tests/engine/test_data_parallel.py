@@ -42,6 +42,9 @@ def run(server, requests):
     assert not bad
     assert sorted(line["custom_id"] for line in good) == sorted(
         request["custom_id"] for request in requests)
+    # An engine reports its counters from time to time, so they come after the last answer.
+    tokens = sum(line["response"]["body"]["usage"]["prompt_tokens"] for line in good)
+    support.until(lambda: sum(per_engine(server, "quern_engine_prompt_tokens_total")) >= tokens)
     return {line["custom_id"]: line["response"]["body"]["choices"][0]["text"] for line in good}
 
 
@@ -70,7 +73,7 @@ def test_two_engines_share_a_batch_and_no_beginning_is_computed_twice(tmp_path, 
         assert run(server, requests) == alone
         both = computed(server)
         print(f"{least} tokens by one engine, {both} by two")
-        assert min(both) > 0 and sum(both) <= 1.15 * least
+        assert min(both) > 0 and sum(both) <= 1.02 * least
         assert {model["id"] for model in server.json("GET", "/v1/models")["data"]} == {
             "m", "model-q8_0"}
 

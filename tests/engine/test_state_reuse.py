@@ -106,22 +106,22 @@ def number(server, name):
 def test_preempted_and_restarted_answers_are_the_same(tmp_path):
     """With so little memory for keys that a client's request preempts lines, and with a server that
     is killed after that."""
-    prompts = drawn("small")[:100]
+    prompts = drawn("small")[:100] + drawn("more")[:100]  # the engine reports once a second
     urgent = [prompt + prompts[0] for prompt in prompts[1:13]]
-    content = lines_of(prompts + urgent, max_tokens=200)
+    content = lines_of(prompts + urgent, max_tokens=350)
     alone, _ = run(tmp_path, content, "qwen3_5", "--no-enable-prefix-caching")
     server = support.Server(tmp_path / "state", "--model", f"m={TINY / 'qwen3_5'}", "--device",
                             "cpu", "--kv-cache-memory-bytes", "3MiB")
     server.start()
     try:
-        batch = server.create(lines_of(prompts, max_tokens=200), endpoint="/v1/completions")
-        support.until(lambda: number(server, "quern_engine_running") > 0)
+        batch = server.create(lines_of(prompts, max_tokens=350), endpoint="/v1/completions")
+        support.until(lambda: number(server, "quern_engine_generated_tokens_total") > 0)
         for i, prompt in enumerate(urgent):
-            body = json.loads(lines_of([prompt], max_tokens=200))["body"]
+            body = json.loads(lines_of([prompt], max_tokens=350))["body"]
             answer = server.json("POST", "/v1/completions", body)
             assert [answer["choices"][0]["token_ids"]] == alone[str(len(prompts) + i)]
-        support.until(lambda: number(server, "quern_engine_preemptions_total") > 0)
-        assert number(server, "quern_engine_state_hits_total") > 0
+        support.until(lambda: number(server, "quern_engine_preemptions_total") > 0 and
+                      number(server, "quern_engine_state_hits_total") > 0)
         server.kill()
         server.start()
         lines, errors = server.results(server.wait(batch["id"]))
