@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/result_file.h"
 
+#include "base/file_lock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -11,7 +12,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -86,9 +86,9 @@ enum err result_file_restart(struct result_file *file, struct error *error) {
 
 static enum err keep_lines(struct result_file *file, bool continues, struct error *error) {
     uint64_t bytes = 0;
-    if (flock(file->fd, LOCK_EX | LOCK_NB) != 0)
-        return err_set(error, ERR_CONFLICT, "another quern writes %s", file->part);
-    enum err err = os_file_bytes(file->fd, &bytes, error);
+    enum err err = file_lock(file->fd, file->part, false, error);
+    if (err == ERR_CONFLICT) return err_set(error, err, "another quern writes %s", file->part);
+    if (err == OK) err = os_file_bytes(file->fd, &bytes, error);
     if (err == OK && continues) err = whole_bytes(file->fd, bytes, &file->kept_bytes, error);
     return err == OK ? cut(file, error) : err;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label_studio/link.h"
 
-#include "base/clock.h"
+#include "base/file_lock.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "json/json.h"
@@ -13,12 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #define VERSION 1
-#define LOCK_MS 3000
-#define LOCK_STEP_MS 50
 #define LINK_BYTES_MAX ((size_t)16 << 30)
 
 static int64_t read_number(const json_t *object, const char *name) {
@@ -166,15 +163,11 @@ static enum err sync_folder(const char *path, struct error *error) {
     return err;
 }
 
-/* Waits for the lock: a command that was told to end may have a call under way. */
+/* A command that was told to end may have a call under way. */
 static enum err lock(const struct link *link, struct error *error) {
-    for (int64_t left_ms = LOCK_MS; flock(link->fd, LOCK_EX | LOCK_NB) < 0;
-         left_ms -= LOCK_STEP_MS) {
-        if (left_ms <= 0)
-            return err_set(error, ERR_CONFLICT, "another command works with %s", link->path);
-        clock_sleep_ms(LOCK_STEP_MS);
-    }
-    return OK;
+    enum err err = file_lock(link->fd, link->path, false, error);
+    if (err != ERR_CONFLICT) return err;
+    return err_set(error, err, "another command works with %s", link->path);
 }
 
 static enum err begin(struct link *link, struct error *error) {

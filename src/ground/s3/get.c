@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3/call.h"
 
+#include "base/file_lock.h"
 #include "base/os.h"
 
 #include <fcntl.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #define CHANGES_MAX 5 /* times that an object may change while it is fetched */
@@ -131,8 +131,9 @@ static enum err find_beginning(struct download *download, const char *path, stru
     enum err err =
         os_open(&download->fd, download->part, O_RDWR | O_CREAT | O_NOFOLLOW, 0600, error);
     if (err != OK) return err;
-    if (flock(download->fd, LOCK_EX | LOCK_NB) != 0)
-        return err_set(error, ERR_CONFLICT, "another quern fetches %.300s", path);
+    err = file_lock(download->fd, download->part, false, error);
+    if (err == ERR_CONFLICT) return err_set(error, err, "another quern fetches %.300s", path);
+    if (err != OK) return err;
     err = os_file_bytes(download->fd, &bytes, error);
     if (err != OK || bytes == 0 || !has_etag) return err;
     if (os_read_file(download->etag_path, S3_ETAG_BYTES - 1, &etag, &etag_bytes, &ignored) != OK)

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "s3/upload_state.h"
 
+#include "base/file_lock.h"
 #include "base/mem.h"
 #include "base/os.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #define FILE_BYTES_MAX ((size_t)16 << 20) /* each part sent several times */
@@ -76,8 +75,10 @@ enum err upload_state_open(struct upload_state *state, struct error *error) {
     enum err err =
         os_open(&state->fd, state->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_APPEND, 0600, error);
     if (err != OK) return err;
-    if (flock(state->fd, LOCK_EX | LOCK_NB) != 0)
-        return err_set(error, ERR_CONFLICT, "another quern sends by %.300s", state->path);
+    err = file_lock(state->fd, state->path, false, error);
+    if (err == ERR_CONFLICT)
+        return err_set(error, err, "another quern sends by %.300s", state->path);
+    if (err != OK) return err;
     err = os_read_opened(state->fd, state->path, FILE_BYTES_MAX, &text, &bytes, error);
     if (err != OK) return err;
     size_t good = take_lines(state, (struct str){text, bytes});

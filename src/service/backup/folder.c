@@ -2,6 +2,7 @@
 #include "backup/folder.h"
 
 #include "backup/regular.h"
+#include "base/file_lock.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -13,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #define MANIFEST_NAME_DIGITS 8 /* at least, so that names sort in the order of generations */
@@ -83,8 +83,8 @@ static enum err take_lock(struct backup_folder *folder, enum backup_folder_use u
     if (err == ERR_NOT_FOUND)
         return err_set(error, err, "%s is no folder of backups of quern", folder->dir);
     if (err != OK) return err;
-    if (flock(folder->lock_fd, (use == BACKUP_WRITE ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0) return OK;
-    if (errno != EWOULDBLOCK) return err_from_errno(error, errno, "cannot lock %s", file);
+    err = file_lock(folder->lock_fd, file, use != BACKUP_WRITE, error);
+    if (err != ERR_CONFLICT) return err;
     return err_set(error, ERR_CONFLICT, "another quern process is %s %s",
                    use == BACKUP_WRITE ? "using" : "making a backup in", folder->dir);
 }

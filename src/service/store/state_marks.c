@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/state_marks.h"
 
+#include "base/file_lock.h"
 #include "base/os.h"
 #include "store/store_internal.h"
 
@@ -8,7 +9,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #define MARK_BYTES_MAX ((size_t)64 << 10)
@@ -42,19 +42,16 @@ enum err state_lock(const char *dir, bool read_only, int *ret_fd, struct error *
         return err_set(error, err, "%s is not a state directory of quern", dir);
     if (err != OK) return err;
     struct stat status;
-    bool is_locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
-    int reason = errno;
+    err = file_lock(fd, path, false, error);
     /* A lock without a name is that of a directory that its owner has just removed. */
-    if (is_locked && fstat(fd, &status) == 0 && status.st_nlink > 0) {
+    if (err == OK && (fstat(fd, &status) != 0 || status.st_nlink == 0)) err = ERR_CONFLICT;
+    if (err == OK) {
         *ret_fd = fd;
         return OK;
     }
-    if (is_locked) reason = EWOULDBLOCK;
     os_close(fd);
-    if (reason == EWOULDBLOCK)
-        return err_set(error, ERR_CONFLICT,
-                       "the state directory %s is in use by another quern process", dir);
-    return err_from_errno(error, reason, "cannot lock %s", path);
+    if (err != ERR_CONFLICT) return err;
+    return err_set(error, err, "the state directory %s is in use by another quern process", dir);
 }
 
 enum err state_mark_set(const char *dir, enum state_mark mark, const char *line,
