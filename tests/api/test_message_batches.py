@@ -48,7 +48,7 @@ class Gate:
             def do_POST(self):
                 self.rfile.read(int(self.headers["Content-Length"]))
                 gate.asked.release()
-                gate.opened.wait(60)
+                gate.opened.wait(300)
                 self.answer({
                     "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
                     "choices": [{
@@ -87,7 +87,7 @@ def ended(server, batch_id):
         found.update(server.json("GET", f"{ROUTE}/{batch_id}"))
         return found["processing_status"] == "ended"
 
-    support.until(has_ended, 60)
+    support.until(has_ended)
     return found
 
 

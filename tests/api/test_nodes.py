@@ -61,13 +61,14 @@ def test_nodes_and_their_requests_are_told_everywhere(tmp_path, redis):
             assert node["models"] == ["smollm2", "echo"] and node["text"] is None
             assert (node["workers"], node["workers_ready"]) == (1, 1)
             assert node["beat_age_s"] < 12 and now["queue"]["in_flight"] == 7
+            support.until(lambda: metrics(server).value(
+                "quern_cluster_result_wait_seconds_count") > 0)  # it tells its jobs
             told = metrics(server)
             assert told.value("quern_cluster_queue_up") == 1
             assert told.value("quern_cluster_nodes", state="ready") == 1
             assert told.value("quern_cluster_requests_inflight") == 7
             assert told.value("quern_cluster_redis_bytes_max") == 256 << 20
             assert 100 << 10 < told.value("quern_cluster_redis_bytes") < 64 << 20
-            assert told.value("quern_cluster_result_wait_seconds_count") > 0  # it told its jobs
             assert told.value("quern_node_requests_inflight", node=one.name, machine="first") == 7
             assert told.value("quern_workers_wanted", model="smollm2") == 1
             assert told.value("quern_workers_ready", model="smollm2") == 1
@@ -93,7 +94,8 @@ def test_the_wish_for_workers_follows_the_backlog_down_to_zero(tmp_path, redis):
         batch = server.create(hanging(35))
         support.until(lambda: workers(server)["wanted"] == 1)
         assert workers(server)["ready"] == 0
-        assert server.batch(batch["id"])["waiting_for"] == "a worker that serves 'smollm2'"
+        support.until(lambda: server.batch(batch["id"])["waiting_for"] ==
+                      "a worker that serves 'smollm2'")
         assert machine(server)["queues"][0]["waiting_batches"] == 1
         with Node(tmp_path, redis, *ECHO):
             support.until(lambda: workers(server)["backlog"] == 35)

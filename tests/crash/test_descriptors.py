@@ -2,7 +2,7 @@
 """A server that has few descriptors: more batches than it may have files open, more connections,
 and each open that fails in turn. Nothing of it is a broken disk: the server lives, says so, and
 every line comes once."""
-import contextlib, json, re, resource, signal, socket, subprocess
+import contextlib, json, os, re, resource, signal, socket, subprocess
 
 import pytest
 
@@ -14,8 +14,8 @@ LIMIT = 340  # the least a server with one echo model starts with, and a little
 class Bounded(support.Server):
     """A server that may have LIMIT files open, also the hard way."""
 
-    def __init__(self, state, *arguments, limit=LIMIT):
-        super().__init__(state, *arguments)
+    def __init__(self, state, *arguments, limit=LIMIT, environment=None):
+        super().__init__(state, *arguments, environment=environment)
         self.limit = limit
 
     def start(self):
@@ -24,7 +24,8 @@ class Bounded(support.Server):
             "prlimit", f"--nofile={self.limit}:{self.limit}", support.BINARY, "serve", "--port",
             "0", "--state-dir",
             str(self.state), *self.arguments]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        env={**os.environ, **(self.environment or {})})
         line = self.process.stdout.readline()
         found = re.match(r"listening on https?://\S+:(\d+)$", line.strip())
         assert found, f"the server did not start: {self.process.wait(60)} {self.log_text()[-2000:]}"
@@ -104,14 +105,18 @@ def test_more_connections_come_than_files_may_be_open(tmp_path):
 def test_a_batch_ends_while_connections_hold_all_that_is_left(tmp_path):
     """The connections stay, and the results of a batch that was created before are written all the
     same."""
-    state = tmp_path / "state"
-    with bounded(state, *life.ECHO) as server, contextlib.ExitStack() as stack:
-        batch = server.create(support.jsonl(life.echo_lines(3000)))["id"]
+    state, clock = tmp_path / "state", support.Clock(tmp_path)
+    with bounded(state, *life.ECHO, environment=clock.environment) as server, \
+            contextlib.ExitStack() as stack:
+        batch = server.create(support.jsonl(life.held_lines(3000, 2000)))["id"]
+        life.wait_for_lines(server, batch, 1000)
         for _ in range(LIMIT):
             with contextlib.suppress(OSError):
                 connection = stack.enter_context(
                     socket.create_connection(("127.0.0.1", server.port), 10))
                 connection.sendall(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert f"batch={batch} event=completed" not in server.log_text()
+        clock.move(61)  # the held line is answered
         life.poll(lambda: f"batch={batch} event=completed" in server.log_text(),
                   what="the end of the batch")
         stack.close()

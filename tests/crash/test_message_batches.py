@@ -90,5 +90,7 @@ def test_a_server_killed_at_any_call_to_the_disk_has_each_request_once(tmp_path)
     rng = random.Random(SEED)
     places = [rng.randint(1, first) for _ in range(life.scaled(50))]
     print(f"seed {SEED}, {first} calls, {len(places)} deaths")
-    deaths = sum(live(tmp_path, number) for number in places)
-    assert deaths >= len(places) * 3 // 4, f"seed {SEED}: {deaths} deaths"
+    for number in places:
+        # How many calls a life has depends on how many records go out together.
+        while not live(tmp_path, number):
+            number = number * 3 // 4

@@ -254,7 +254,7 @@ def test_an_answer_goes_on_behind_the_turn_that_the_client_has_begun(server):
 def method(server, name, path):
     request = urllib.request.Request(server.site + path, method=name)
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as answer:
         return answer.code, answer.headers, answer.read()

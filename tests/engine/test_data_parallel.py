@@ -63,17 +63,25 @@ def computed(server):
     return [most - found for most, found in zip(given, cached)]
 
 
+def recalled_lines(server):
+    _, data = server.call("GET", "/metrics")
+    return int(re.search(rb"^quern_lines_recalled_total (\d+)$", data, re.M)[1])
+
+
 def test_two_engines_share_a_batch_and_no_beginning_is_computed_twice(tmp_path, state):
+    """On a busy machine one engine may be so slow that lines go back from it to the other one,
+    which computes their beginning once more."""
     requests = lines(6, 10)
     with support.serving(tmp_path / "one", *arguments(support.plain_device())) as server:
         alone = run(server, requests)
         least = sum(computed(server))
+        of_a_line = sum(per_engine(server, "quern_engine_prompt_tokens_total")) / len(requests)
     with support.serving(state, *arguments(two_cards(tmp_path), "--data-parallel-size",
                                            "2")) as server:
         assert run(server, requests) == alone
-        both = computed(server)
-        print(f"{least} tokens by one engine, {both} by two")
-        assert min(both) > 0 and sum(both) <= 1.02 * least
+        both, recalled = computed(server), recalled_lines(server)
+        print(f"{least} tokens by one engine, {both} by two, {recalled} lines went back")
+        assert min(both) > 0 and sum(both) <= 1.02 * least + recalled * of_a_line
         assert {model["id"] for model in server.json("GET", "/v1/models")["data"]} == {
             "m", "model-q8_0"}
 

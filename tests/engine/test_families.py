@@ -5,7 +5,7 @@ path and the fast ones.
 The models of shared/tiny and of families/ are random, so that each feature moves the logits:
 leaving out a window, a rope factor, a softcap or a norm moves them by a few tenths at least
 (sensitivity_… in the files of shared/tiny)."""
-import json, math, os, pathlib, shutil
+import functools, json, math, os, pathlib, shutil
 
 import pytest
 
@@ -96,14 +96,15 @@ def test_every_position_of_every_prompt_is_the_references(files, family, weights
 
 @pytest.mark.parametrize("family,weights", MODELS)
 def test_the_greedy_continuation_is_exact_up_to_the_first_near_tie(files, family, weights):
-    compared = 0
-    for case in cases_of(family):
-        ids = case["ids"] + case["greedy_ids"][:-1]
-        positions = logits_of(files(family, weights), [ids], len(case["last_logits"]),
-                              "--reference")[0][len(case["ids"]) - 1:]
+    compared, cases = 0, cases_of(family)
+    prompts = [case["ids"] + case["greedy_ids"][:-1] for case in cases]
+    for case, positions in zip(cases,
+                               logits_of(files(family, weights), prompts,
+                                         len(cases[0]["last_logits"]), "--reference"),
+                               strict=True):
         for expected, margin, logits in zip(case["greedy_ids"],
                                             case["greedy_margin"],
-                                            positions,
+                                            positions[len(case["ids"]) - 1:],
                                             strict=True):
             if margin < MARGIN[weights]:
                 break
@@ -137,13 +138,24 @@ def test_tokens_one_by_one_and_prompts_in_chunks_are_the_references(tmp_path, fi
     assert compared >= 10
 
 
+@pytest.fixture(scope="module")
+def reference(files):
+    """The logits of a family's last prompt by the reference path, computed once."""
+    @functools.cache
+    def of(family, weights):
+        case = cases_of(family)[-1]
+        return logits_of(files(family, weights), [case["ids"]], len(case["last_logits"]),
+                         "--reference")[0]
+    return of
+
+
 @pytest.mark.parametrize("kernels", ["avx2", "avx512", "avx512-bf16"])
 @pytest.mark.parametrize("family,weights", MODELS)
-def test_the_fast_paths_stay_within_a_band_of_kl(files, family, weights, kernels):
-    case = cases_of(family)[-1]
-    vocab, divergences = len(case["last_logits"]), []
-    expected_logits, = logits_of(files(family, weights), [case["ids"]], vocab, "--reference")
-    got_logits, = logits_of(files(family, weights), [case["ids"]], vocab, "--kernels", kernels)
+def test_the_fast_paths_stay_within_a_band_of_kl(files, reference, family, weights, kernels):
+    case, divergences = cases_of(family)[-1], []
+    expected_logits = reference(family, weights)
+    got_logits, = logits_of(files(family, weights), [case["ids"]], len(case["last_logits"]),
+                            "--kernels", kernels)
     for got, expected in zip(got_logits, expected_logits, strict=True):
         p, q = logprobs_of(expected), logprobs_of(got)
         divergence = sum(math.exp(p[token]) * (p[token] - q[token]) for token in p)

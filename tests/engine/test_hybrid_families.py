@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Families with recurrent layers, against reference numbers in float32: the folders of
 shared/tiny_next, and the GGUF files made of them."""
-import json, math, shutil
+import functools, json, math, shutil
 
 import pytest
 
@@ -55,12 +55,18 @@ def test_every_position_of_every_prompt_is_the_references(forms, family, form):
     assert worst <= TOLERANCE and compared >= 80
 
 
+@functools.cache
+def reference_of(family):
+    """The logits of a family's prompts by the reference path, computed once."""
+    return logits_of(TINY / family, [case["ids"] for case in cases_of(family)], "--reference")
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kernels", FAST)
 def test_the_fast_paths_agree_at_most_positions(family, kernels):
     prompts = [case["ids"] for case in cases_of(family)]
     pairs = zip(logits_of(TINY / family, prompts, "--kernels", kernels),
-                logits_of(TINY / family, prompts, "--reference"),
+                reference_of(family),
                 strict=True)
     worst = sorted(difference(*rows) for both in pairs for rows in zip(*both, strict=True))
     print(f"{family}, {kernels}: median {worst[len(worst) // 2]:.1e}, largest {worst[-1]:.1e}")

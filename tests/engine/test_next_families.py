@@ -5,7 +5,7 @@ folders of shared/tiny_next, and the GGUF files made of them.
 A route that flips moves the logits of its position by up to 8 in these models of noise, and rounded
 activations flip a few. So the fast paths are held to the reference at the middle position, and
 float32 at every one."""
-import json, math, random, shutil, struct, time
+import functools, json, math, random, shutil, struct, time
 
 import pytest
 
@@ -213,12 +213,17 @@ def test_every_position_of_every_prompt_is_the_references(made, family, form):
     assert worst <= TOLERANCE and compared >= 70
 
 
+@functools.cache
+def of_prompts(model, family, *flags):
+    """The logits of a family's prompts; those of the reference path are computed once."""
+    return logits_of(model, [case["ids"] for case in cases_of(family)], *flags,
+                     vocab=vocab_of(family))
+
+
 @pytest.mark.parametrize("family, kernels", FAST)
 def test_the_fast_paths_take_the_same_routes_at_most_positions(made, family, kernels):
-    prompts = [case["ids"] for case in cases_of(family)]
-    model = made[family, "folder"]
     pairs = zip(
-        *(logits_of(model, prompts, *flags, vocab=vocab_of(family))
+        *(of_prompts(made[family, "folder"], family, *flags)
           for flags in (["--kernels", kernels], ["--reference"])), strict=True)
     worst = sorted(difference(*rows) for both in pairs for rows in zip(*both, strict=True))
     print(f"{family}, {kernels}: median {worst[len(worst) // 2]:.1e}, largest {worst[-1]:.1e}")

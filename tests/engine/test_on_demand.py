@@ -192,7 +192,7 @@ def test_idle_models_leave_and_come_back(home, tmp_path):
         assert chat(server, "smollm2:135m", keep_alive=-1)["message"]["content"] == text
         assert loaded(server)
         ask(server, "/api/generate", {"model": "smollm2:135m", "keep_alive": 0})
-        assert not loaded(server)
+        support.until(lambda: not loaded(server))  # it is answered before the model has left
 
 
 def test_a_machine_without_models_has_an_empty_list(tmp_path):

@@ -23,15 +23,16 @@ AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # the outputs of a word, from its lowest f
 
 def write_safetensors(path, tensors):
     """tensors: name → (dtype, shape, bytes)."""
-    header, data = {"__metadata__": {"format": "pt"}}, b""
+    header, at = {"__metadata__": {"format": "pt"}}, 0
     for name, (dtype, shape, content) in tensors.items():
         header[name] = {
-            "dtype": dtype, "shape": list(shape), "data_offsets": [
-                len(data), len(data) + len(content)]}
-        data += content
+            "dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(content)]}
+        at += len(content)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.writelines(content for _, _, content in tensors.values())
 
 
 def f32(values):
@@ -84,7 +85,8 @@ def rounded(value):
 
 def fp8(rng, module, rows, cols, kind, ending=None):
     """kind: tensor, channel, or block (of 64 x 64)."""
-    values = [rng.choice([b for b in range(256) if b & 0x7F != 0x7F]) for _ in range(rows * cols)]
+    numbers = [b for b in range(256) if b & 0x7F != 0x7F]
+    values = [rng.choice(numbers) for _ in range(rows * cols)]
     high, wide = {"tensor": (rows, cols), "channel": (1, cols), "block": (64, 64)}[kind]
     across = -(-cols // wide)
     scales = [rounded(rng.uniform(1e-4, 3e-4)) for _ in range(-(-rows // high) * across)]

@@ -262,7 +262,8 @@ static int calls_between(int *ret_first) {
     const char *words = getenv("QUERN_KILLS"), *seed = getenv("QUERN_SEED");
     const double share = words ? strtod(words, NULL) : 0.1;
     const int every = share > 0 && share < 1 ? (int)(1 / share + 0.5) : 1;
-    *ret_first = 1 + (seed ? atoi(seed) : (int)getpid()) % every;
+    const uint64_t drawn = seed ? strtoull(seed, NULL, 10) : (uint64_t)getpid();
+    *ret_first = 1 + (int)(drawn % (uint64_t)every);
     print_message("# dies at call %d and each %d after it\n", *ret_first, every);
     return every;
 }

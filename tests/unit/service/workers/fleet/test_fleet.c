@@ -216,6 +216,7 @@ static void a_bus_that_is_away_for_ten_minutes_costs_no_line(void **state) {
     (void)state;
     struct cluster cluster;
     struct fleet_status status;
+    struct runner_status runner;
     char id[STORE_ID_BYTES];
     cluster_open(&cluster, 2, &(struct worker_echo_options){.latency_ms = 60});
     pipeline_submit(&cluster.p, "a", 900, id);
@@ -229,8 +230,11 @@ static void a_bus_that_is_away_for_ten_minutes_costs_no_line(void **state) {
     wait_done_still(&cluster, id, 900);
     end_well(&cluster, id, "a", 900);
     fleet_status(cluster.fleet, &status);
+    runner_status(cluster.p.runner, &runner);
     assert_int_equal(status.lost, 0);
-    assert_int_equal(answered_by(cluster.workers[0]) + answered_by(cluster.workers[1]), 900);
+    /* A line that was asked back while the bus was away may have run where it was, too. */
+    uint64_t ran = answered_by(cluster.workers[0]) + answered_by(cluster.workers[1]);
+    assert_true(ran >= 900 && ran <= 900 + runner.lines_recalled);
     cluster_close(&cluster);
 }
 
