@@ -9,6 +9,7 @@ import support
 
 VECTORS = support.SHARED / "vectors" / "smollm2.json"
 TINY = support.SHARED / "tiny"
+NEXT = support.SHARED / "tiny_next"
 pytestmark = pytest.mark.skipif(not VECTORS.exists(), reason="shared/vectors is not here")
 
 # The largest |logit difference| allowed over the reference's top 20. The reference path is float32
@@ -120,6 +121,55 @@ def test_guessed_tokens_change_no_text(tmp_path):
     first = run(tmp_path, "one-by-one", content, "--num-speculative-tokens", 0)
     assert run(tmp_path, "guessed", content, "--max-num-seqs", 2, "--num-speculative-tokens",
                16) == first
+
+
+# The model itself is the draft: it is nearly always right, and shares the threads.
+DRAFT = "--speculative-model", "smollm2", "--num-speculative-tokens", "5"
+
+
+def test_guesses_of_a_draft_model_change_no_text_and_are_counted(tmp_path):
+    wanted = {
+        "greedy": {}, "drawn": {"temperature": 0.7, "seed": 3}, "stopped": {"stop": ["the"]},
+        "shaped": {"response_format": {"type": "json_object"}}, "scored": {"logprobs": True}}
+    chats = [
+        support.request(name, f"Tell me about lighthouses, number {i}.",
+                        **{"temperature": 0, "max_tokens": 40, **fields})["body"]
+        for i, (name, fields) in enumerate(wanted.items())]
+
+    def answers(state, *arguments):
+        with support.serving(state, "--model", "smollm2", "--result-cache-bytes", "0",
+                             *arguments) as server:
+            bodies = [server.json("POST", "/v1/chat/completions", chat) for chat in chats]
+            if arguments[0] == DRAFT[0]:
+                support.until(lambda: guessed(server) > 0)
+            return [body["choices"] for body in bodies]
+
+    def guessed(server):
+        """Tokens that were guessed rightly and do not stand in the texts."""
+        text = server.call("GET", "/metrics")[1].decode()
+        return sum(float(line.split()[-1]) for line in text.splitlines()
+                   if line.startswith("quern_engine_spec_decode_accepted_tokens_total{"))
+
+    alone = answers(tmp_path / "alone", "--num-speculative-tokens", "0")
+    assert answers(tmp_path / "guessed", *DRAFT) == alone
+
+
+@pytest.mark.parametrize("model,draft,more,sentence", [
+    ("smollm2", TINY / "llama3/model-q8_0.gguf", (), "the model that it guesses for"),
+    (TINY / "llama3/model-q8_0.gguf", TINY / "gemma3/model-q8_0.gguf", (), "vocabulary"),
+    ("smollm2", "smollm2", ("--num-speculative-tokens", 0), "allows no guess"),
+    ("smollm2", "echo", (), "echo is no model that can guess"),
+    ("smollm2", "/nowhere.gguf", (), "/nowhere.gguf"),
+    ("all-minilm", "smollm2", (), "does not generate"),
+    ("smollm2", "all-minilm", (), "--speculative-model"),
+    (NEXT / "qwen3_5", NEXT / "qwen3_5", (), "recurrent layers"),
+])
+def test_a_draft_model_that_cannot_guess_is_refused(tmp_path, model, draft, more, sentence):
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl([support.request("a", "Hi")]))
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
+                         "--device", "cpu", "--model", model, "--speculative-model", draft, *more)
+    assert done.returncode != 0
+    assert "--speculative-model" in done.stderr and sentence in done.stderr
 
 
 def test_guessed_tokens_are_counted(model_server):

@@ -459,6 +459,20 @@ static const uint32_t *allowed(void *user, uint64_t id, uint32_t sequence) {
     return world->allowed;
 }
 
+/* A model that is seldom right, and now and then has tokens that the other one does not know. */
+static void guess(void *guesser, struct scheduler_guess *guess) {
+    struct world *world = guesser;
+    assert(guess->sequence > 0 && guess->prompt_count > 0);
+    assert(guess->room >= 1 && guess->room <= SCHEDULER_DRAFT_TOKENS_MAX);
+    guess->count = below(world, guess->room + 1);
+    for (uint32_t i = 0; i < guess->count; i++) {
+        guess->tokens[i] = (int32_t)below(world, world->fake.caps.vocab + 2) - 1;
+        guess->certainty[i] = (uint8_t)below(world, 256);
+    }
+    guess->ns = between(world, 1, 1000);
+    guess->token_ns = guess->count > 0 && !one_in(world, 4) ? guess->ns / guess->count : 0;
+}
+
 /* The first tokens that are allowed, but for those that the prefix tells. */
 static uint32_t ahead(void *user, uint64_t id, uint32_t index, const int32_t *tokens,
                       uint32_t count, const uint32_t **ret_allowed) {
@@ -561,6 +575,8 @@ static void world_open(struct world *world) {
         .allowed = allowed,
         .given = given,
         .ahead = one_in(world, 4) ? NULL : ahead,
+        .guess = one_in(world, 2) ? NULL : guess,
+        .guesser = world,
         .draft_tokens_max = one_in(world, 3) ? 0 : between(world, 1, SCHEDULER_DRAFT_TOKENS_MAX),
         .user = world,
     };

@@ -63,6 +63,9 @@ const struct option engine_option_rows[] = {
          "tokens guessed from a text's own repetitions, per sequence and step of few sequences, "
          "on the CPU (default 8; 0: none); the answers are the same",
      .max = SCHEDULER_DRAFT_TOKENS_MAX},
+    {"speculative-model", OPTION_TEXT, AT(speculative_model), "M",
+     .help = "small model with the same vocabulary that guesses the next tokens of one or two "
+             "chats, on the CPU: a name, FILE.gguf or a folder; the answers are the same"},
     {"kv-cache-memory-bytes", OPTION_INTEGER, AT(kv_bytes), "N",
      .help = "memory of the KV cache (default 1 GiB, on a GPU all that is left)", .max = 1e15,
      .is_size = true},
@@ -404,7 +407,19 @@ static enum err find_model(const struct engine_choice *choice, const char *argum
     return catalog_choose(argument, ret_model, error);
 }
 
-enum err engine_options_find_models(const struct engine_choice *choice, struct node_options *node,
+/* Finds the model that guesses. */
+static enum err find_draft(struct engine_choice *choice, struct node_options *node,
+                           const volatile bool *stop, struct error *error) {
+    struct model_choice *model = &choice->draft;
+    enum err err = find_model(choice, choice->speculative_model, model, stop, error);
+    if (err == OK && model->is_echo)
+        err = err_set(error, ERR_INVALID, "echo is no model that can guess");
+    if (err != OK) return err_prefix(error, "--speculative-model");
+    node->engine.speculative_model = model->path;
+    return OK;
+}
+
+enum err engine_options_find_models(struct engine_choice *choice, struct node_options *node,
                                     const volatile bool *stop, struct error *error) {
     const struct option_list *names = &choice->served_names;
     for (size_t i = 0; i < choice->models.count; i++) {
@@ -415,6 +430,10 @@ enum err engine_options_find_models(const struct engine_choice *choice, struct n
         if (err != OK) return err;
     }
     node->model_count = choice->models.count;
+    if (choice->speculative_model) {
+        enum err err = find_draft(choice, node, stop, error);
+        if (err != OK) return err;
+    }
     if (names->count > 0) node->models[0].name_count = names->count;
     for (size_t i = 0; i < names->count; i++)
         snprintf(node->models[0].names[i], MODEL_NAME_BYTES, "%s", names->values[i]);

@@ -28,6 +28,8 @@ struct engine_choice {
     int64_t threads, max_num_seqs, max_num_batched_tokens, max_model_len, kv_bytes, state_bytes,
         weight_bytes;
     int64_t num_speculative_tokens;
+    const char *speculative_model;
+    struct model_choice draft; /* the model of that name, once it is found */
     int64_t result_cache_bytes;
     bool prefix_caching;
     bool reference;
@@ -62,7 +64,7 @@ enum err engine_options_check(struct engine_choice *choice, struct node_options 
                               struct error *error) MUST_CHECK;
 /* Finds the models, with --pull fetching those that are not here, and fills node->models. Errors of
  * catalog_choose and pull_run. */
-enum err engine_options_find_models(const struct engine_choice *choice, struct node_options *node,
+enum err engine_options_find_models(struct engine_choice *choice, struct node_options *node,
                                     const volatile bool *stop, struct error *error) MUST_CHECK;
 /* Frees node->upstreams and what the choice owns. */
 void engine_options_release(struct engine_choice *choice, struct node_options *node);

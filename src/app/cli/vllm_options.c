@@ -64,7 +64,7 @@ const struct option vllm_option_rows[] = {
     {"attention-backend", OPTION_FOREIGN, .value = "NAME",
      .help = "each device has one way of attention"},
     {"speculative-config", OPTION_FOREIGN, .value = "JSON",
-     .help = "guesses are n-grams of the text, see --num-speculative-tokens; the answers are the same"},
+     .help = "guesses are n-grams of the text, or of --speculative-model; the answers are the same"},
     {"max-parallel-loading-workers", OPTION_FOREIGN, .value = "N",
      .help = "an engine reads its model with all threads"},
     {"num-gpu-blocks-override", OPTION_FOREIGN, .value = "N", .takes = "",

@@ -34,6 +34,7 @@ struct engine_settings {
     uint32_t max_num_seqs;
     uint32_t max_num_batched_tokens;
     uint32_t num_speculative_tokens; /* 0: none */
+    const char *speculative_model;   /* path of a model that guesses them; NULL: the text alone */
     uint32_t max_model_len;
     uint64_t kv_bytes;
     uint64_t state_bytes;  /* memory for the states of recurrent layers */

@@ -75,6 +75,8 @@ static void add_engine(struct arguments *arguments, const struct engine_settings
     char guesses[32];
     snprintf(guesses, sizeof guesses, "%" PRIu32, engine->num_speculative_tokens);
     add_text(arguments, "--num-speculative-tokens", guesses); /* 0 is not the default */
+    if (engine->speculative_model)
+        add_text(arguments, "--speculative-model", engine->speculative_model);
     add_integer(arguments, "--max-model-len", engine->max_model_len);
     add_integer(arguments, "--kv-cache-memory-bytes", engine->kv_bytes);
     add_integer(arguments, "--mamba-cache-memory-bytes", engine->state_bytes);

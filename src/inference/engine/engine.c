@@ -65,6 +65,8 @@ static enum err open_scheduler(struct engine *engine, const struct wire_hello *o
         .given = loop_given,
         .ahead = loop_ahead,
         .draft_tokens_max = options->num_speculative_tokens,
+        .guess = engine->model->drafts ? draft_model_guess : NULL,
+        .guesser = engine->model->drafts,
         .user = engine,
     };
     /* The model's limits bound the options. */

@@ -290,11 +290,13 @@ static enum err open_device(struct process *process, const struct wire_hello *he
 /* Enters the sandbox before the first thread of our own, which would stay outside, and before the
  * first byte of a model. */
 static void enter_sandbox(const struct process *process, const struct wire_hello *hello) {
-    char path[PATH_MAX], packed_dir[PATH_MAX];
+    char path[PATH_MAX], draft_path[PATH_MAX], packed_dir[PATH_MAX];
     struct sandbox_state state;
     snprintf(path, sizeof path, "%.*s", STR_ARGS(hello->model_path));
+    snprintf(draft_path, sizeof draft_path, "%.*s", STR_ARGS(hello->speculative_model));
     snprintf(packed_dir, sizeof packed_dir, "%.*s", STR_ARGS(hello->packed_dir));
     model_sandbox_enter(&(struct model_sandbox){.model_path = path,
+                                                .draft_path = *draft_path ? draft_path : NULL,
                                                 .cache_dir = *packed_dir ? packed_dir : NULL,
                                                 .has_device = process->device.has_library},
                         &state);

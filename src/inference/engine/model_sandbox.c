@@ -105,13 +105,18 @@ static void open_what_stays(void) {
     (void)id_u64();
 }
 
+static void add_model(struct paths *paths, const char *path) {
+    add(paths, strdup(path), false);
+    add_parts(paths, path);
+    add_links(paths, path, true);
+}
+
 void model_sandbox_enter(const struct model_sandbox *wanted, struct sandbox_state *ret_state) {
     struct paths paths = {.count = 0};
     open_what_stays();
     if (wanted->has_device) add_nodes(&paths);
-    add(&paths, strdup(wanted->model_path), false);
-    add_parts(&paths, wanted->model_path);
-    add_links(&paths, wanted->model_path, true);
+    add_model(&paths, wanted->model_path);
+    if (wanted->draft_path) add_model(&paths, wanted->draft_path);
     if (wanted->input_path) add(&paths, strdup(wanted->input_path), false);
     if (wanted->cache_dir) add(&paths, strdup(wanted->cache_dir), true);
     sandbox_enter(wanted->has_device ? SANDBOX_DEVICE : SANDBOX_FILES, paths.at, paths.count,

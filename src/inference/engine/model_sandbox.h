@@ -17,6 +17,7 @@ struct model_sandbox {
     /* A file or a folder. The targets of a folder's links are open too if they are weights,
      * readable by every user, or in the cache of Hugging Face's hub. */
     const char *model_path;
+    const char *draft_path; /* a second model; NULL: none */
     const char *input_path; /* one more file to read; NULL: none */
     const char *cache_dir;  /* a folder to write to; NULL: none */
     bool has_device;        /* a driver is open */

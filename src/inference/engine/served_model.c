@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "chat/thought.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/served_drafts.h"
 #include "model/model.h"
 
 #include <limits.h>
@@ -316,6 +317,8 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
         fill_uses(&model, &is, options);
         err = set_answers(&model, &is, error);
     }
+    if (err == OK && options->speculative_model.bytes > 0)
+        err = served_drafts_open(&model, options, error);
     if (err == OK) {
         log_info("event=loaded seconds=%.3f", seconds_since(begin_ns));
         *ret_model = model;
@@ -326,6 +329,8 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
 }
 
 void served_model_close(struct served_model *model) {
+    draft_model_close(model->drafts);
+    model_close(model->draft_source);
     vocabulary_close(&model->vocabulary);
     model_close(model->model);
     free(model->text);

@@ -13,6 +13,7 @@
 #include "engine/vocabulary.h"
 #include "gpu/gpu_load.h"
 #include "json/refusal.h"
+#include "model/draft_model.h"
 #include "model/model.h"
 #include "protocol/wire_messages.h"
 #include "scheduler/backend.h"
@@ -52,6 +53,7 @@ struct served_model {
     struct vocabulary vocabulary;  /* without a template, chat requests are refused */
     const struct backend *backend; /* NULL: the model generates nothing */
     struct served_embedder embedder;
+    struct draft_model *drafts;   /* guesses next tokens; NULL: none does */
     enum tool_format tool_format; /* named by the owner for calls; NONE: from the template */
     const char *name;  /* the file's, without folders and ".gguf": the default name of the model */
     const char *title; /* the name that the files give; may be empty */
@@ -62,7 +64,8 @@ struct served_model {
 
     /* Only served_model_open fills these, and served_model_close frees them. */
     struct model *model;
-    char *text; /* name, title and description */
+    struct model *draft_source; /* the model behind `drafts` */
+    char *text;                 /* name, title and description */
 };
 
 /* Reads the model file that HELLO names, with its threads, kv_bytes, kernels and limits. It runs on

@@ -313,7 +313,9 @@ static enum err open_all(struct model *model, const char *path, const struct mod
     if (err == OK) err = check_device(model, options, error);
     model->layout =
         kv_layout_of(&model->config, or_default(options->context_max, model->config.context_max));
-    if (err == OK) err = pool_open(&model->pool, options->threads, error);
+    model->borrows_pool = options->beside != NULL;
+    if (options->beside) model->pool = options->beside->pool;
+    if (err == OK && !options->beside) err = pool_open(&model->pool, options->threads, error);
     if (err == OK) err = open_on_processor(model, options, &cache, error);
     return err == OK ? fill_weights(model, options, &cache, error) : err;
 }
@@ -339,7 +341,7 @@ void model_close(struct model *model) {
     tile_store_close(model->store);
     gpu_store_close(model->gpu_store);
     weights_close(model->weights);
-    pool_close(model->pool);
+    if (!model->borrows_pool) pool_close(model->pool);
     checkpoint_close(model->checkpoint);
     free(model);
 }

@@ -44,6 +44,9 @@ struct model_options {
     uint64_t packed_bytes_max; /* largest file to write there; 0: use existing ones, write none */
     uint64_t weight_bytes_max; /* memory for weights; experts beyond it stay in the file, on the
                                    CPU. (default: no limit) */
+    /* Its threads compute this model, too: only one of the two computes at a time. It outlives this
+     * one; NULL: threads of its own. */
+    const struct model *beside;
     /* With an open device, which must outlive the model and serves one only; NULL: the CPU. Kernels
      * and packed weights are not used then. */
     const struct loaded_gpu *device;

@@ -22,6 +22,7 @@ struct model {
     struct kv_layout layout;
     const struct kernels *kernels;
     struct pool *pool;
+    bool borrows_pool;
     struct tile_store *store;    /* NULL with a device */
     struct gpu_store *gpu_store; /* NULL on the CPU */
     enum gpu_form weight_form;   /* argument for gpu_store */

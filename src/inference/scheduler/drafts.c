@@ -65,6 +65,7 @@ void draft_find(struct draft *ret_draft, struct sequence *sequence, uint32_t roo
 }
 
 static uint8_t *chance_at(const struct draft *draft, uint32_t index) {
+    if (draft->is_guessed) return guess_chance_at(draft->sequence, draft->certainty[index]);
     uint8_t *chance = &draft->sequence->draft_chances[index_of_length(draft->length + index)];
     if (*chance == 0) *chance = first_chances[index_of_length(draft->length + index)];
     return chance;
@@ -74,17 +75,21 @@ double draft_chance(const struct draft *draft, uint32_t index) {
     return *chance_at(draft, index) / 255.0;
 }
 
+static void learn(uint8_t *chance, bool is_right) {
+    if (is_right)
+        *chance = (uint8_t)(*chance + (255u - *chance + PACE - 1) / PACE);
+    else
+        *chance = (uint8_t)(*chance - (*chance - 1u) / PACE);
+}
+
 void draft_learn(const struct draft *draft, uint32_t known) {
     const struct sequence *sequence = draft->sequence;
     const uint32_t count = sequence_token_count(sequence);
     bool is_right = true;
     for (uint32_t i = 0; i < draft->found && known + i < count && is_right; i++) {
-        uint8_t *chance = chance_at(draft, i);
         is_right = token_at(sequence, known + i) == draft->tokens[i];
-        if (is_right)
-            *chance = (uint8_t)(*chance + (255u - *chance + PACE - 1) / PACE);
-        else
-            *chance = (uint8_t)(*chance - (*chance - 1u) / PACE);
+        learn(chance_at(draft, i), is_right);
+        if (i == 0 && draft->is_guessed) learn(guess_chance_of_first(draft->sequence), is_right);
     }
 }
 
@@ -167,6 +172,7 @@ static void fit(struct scheduler *scheduler, struct draft *draft) {
 }
 
 uint32_t drafts_choose(struct scheduler *scheduler) {
+    scheduler->guessed_ns = 0;
     if (!may_draft(scheduler)) return 0;
     uint32_t count = 0, rows = 0;
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
@@ -176,6 +182,9 @@ uint32_t drafts_choose(struct scheduler *scheduler) {
         if (!is_in_decode(scheduler, sequence)) continue;
         draft_find(&scheduler->drafts[count++], sequence, room_of(scheduler, sequence));
     }
+    for (uint32_t i = 0; i < count && scheduler->guess && count <= SCHEDULER_GUESSED_MAX; i++)
+        guess_for(scheduler, &scheduler->drafts[i],
+                  room_of(scheduler, scheduler->drafts[i].sequence), rows);
     share_rows(scheduler, scheduler->drafts, count, rows);
     for (uint32_t i = 0; i < count; i++) fit(scheduler, &scheduler->drafts[i]);
     return count;

@@ -15,6 +15,10 @@
  * tokens that both places have in common; a guess that no row checks teaches as well. drafts_choose
  * (state.h) takes as many rows as bring the most tokens per time (step_costs.h).
  *
+ * With scheduler_options.guess a smaller model may guess instead (guesses.c), where at most
+ * SCHEDULER_GUESSED_MAX sequences are in decode: a single chat gains most, and a guess costs a step
+ * of that model per token.
+ *
  * Thread: the scheduler's only.
  * Memory: plain structs. */
 
@@ -27,14 +31,16 @@
 /* The guess for one sequence in decode, in one step. */
 struct draft {
     struct sequence *sequence;
-    uint32_t length; /* tokens that both places have in common; 0: no guess */
+    uint32_t length; /* from the text: tokens that both places have in common; 0: no guess */
     uint32_t found;  /* tokens of the guess */
     uint32_t count;  /* leading tokens of it that have rows */
+    bool is_guessed; /* by a model (guesses.c), not from the text */
     int32_t tokens[DRAFT_TOKENS_MAX];
+    uint8_t certainty[DRAFT_TOKENS_MAX];       /* how sure the model is of each, in 1/255 */
     const uint32_t *allowed[DRAFT_TOKENS_MAX]; /* tokens that may come behind each; NULL: all */
 };
 
-/* Guesses at most `room` tokens. */
+/* Guesses at most `room` tokens from the text. */
 void draft_find(struct draft *ret_draft, struct sequence *sequence, uint32_t room);
 /* The chance, 0..1, that token `index` of a draft is right when all tokens before it are. */
 double draft_chance(const struct draft *draft, uint32_t index);

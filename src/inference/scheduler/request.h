@@ -25,6 +25,8 @@
 #define SEQUENCE_SAVES_MAX 8u
 /* Lengths of common tokens by which chances of guesses are kept (drafts.h). */
 #define SEQUENCE_DRAFT_LENGTHS 7u
+/* Ranges of certainty by which chances of guesses of a model are kept. */
+#define SEQUENCE_DRAFT_CERTAINTIES 4u
 
 struct live_request;
 
@@ -42,8 +44,10 @@ struct sequence {
     uint32_t scored;        /* prompt tokens with a logprob, or with one in the current step */
     uint32_t generated_count;
     uint32_t generated_room;
-    int32_t *generated;                            /* (generated_count of generated_room) */
-    uint8_t draft_chances[SEQUENCE_DRAFT_LENGTHS]; /* in 1/255; 0: not learned yet */
+    int32_t *generated;                                /* (generated_count of generated_room) */
+    uint8_t draft_chances[SEQUENCE_DRAFT_LENGTHS];     /* in 1/255; 0: not learned yet */
+    uint8_t guess_chances[SEQUENCE_DRAFT_CERTAINTIES]; /* likewise, of guesses of a model */
+    uint8_t first_guess_chance;                        /* likewise, only of their first tokens */
 
     /* While running; else 0. */
     uint32_t slot;

@@ -151,6 +151,8 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->given = options->given;
     scheduler->ahead = options->ahead;
     scheduler->draft_tokens_max = options->draft_tokens_max;
+    scheduler->guess = options->guess;
+    scheduler->guesser = options->guesser;
     scheduler->user = options->user;
     scheduler->seed = options->seed;
     scheduler->is_caching = options->enable_prefix_caching;
@@ -437,7 +439,7 @@ enum err scheduler_step(struct scheduler *scheduler, struct error *error) {
 }
 
 void scheduler_note_time(struct scheduler *scheduler, int64_t ns) {
-    step_costs_note(&scheduler->costs, scheduler->ended_rows, ns);
+    step_costs_note(&scheduler->costs, scheduler->ended_rows, ns - scheduler->guessed_ns);
     scheduler->ended_rows = 0;
 }
 

@@ -30,9 +30,9 @@
  * when a request is submitted and after each sampled token. They bring TOKEN events like sampled
  * ones, also inside scheduler_submit, and count as generated.
  *
- * GUESSED TOKENS. With draft_tokens_max the next tokens of a sequence are guessed from its text and
- * checked by the model, where a step has few rows (drafts.h). A step may then bring several TOKEN
- * events of a sequence. The tokens are those that it would have without.
+ * GUESSED TOKENS. With draft_tokens_max the next tokens of a sequence are guessed from its text, or
+ * by `guess`, and checked by the model, where a step has few rows (drafts.h). A step may then bring
+ * several TOKEN events of a sequence. The tokens are those that it would have without.
  *
  * A sequence that is cancelled or finished while its rows are under way brings no further TOKEN
  * event. Its FINISHED event comes when the last step with its rows has ended, and its memory is
@@ -113,6 +113,28 @@ typedef uint32_t (*scheduler_ahead_fn)(void *user, uint64_t id, uint32_t sequenc
                                        const uint32_t **ret_allowed);
 
 #define SCHEDULER_DRAFT_TOKENS_MAX 16u
+/* Sequences whose next tokens `guess` is asked for, where no more are in decode. */
+#define SCHEDULER_GUESSED_MAX 2u
+
+/* What is known of a sequence whose next tokens are to be guessed, and the guess. */
+struct scheduler_guess {
+    uint64_t sequence;        /* a number of this sequence alone, above 0 */
+    const int32_t *prompt;    /* (prompt_count) */
+    const int32_t *generated; /* (generated_count) */
+    uint32_t prompt_count;
+    uint32_t generated_count;
+    uint32_t room; /* most tokens to guess; at least 1 */
+    /* Filled by the guess: */
+    uint32_t count;                                /* 0..room */
+    int32_t tokens[SCHEDULER_DRAFT_TOKENS_MAX];    /* (count) */
+    uint8_t certainty[SCHEDULER_DRAFT_TOKENS_MAX]; /* (count) how sure it is, in 1/255 */
+    int64_t ns;                                    /* time that the guess took */
+    int64_t token_ns; /* that of one token where the prompt was known before; 0: it was not */
+};
+
+/* Guesses by a model of its own, on the scheduler's thread. It may be wrong, and it may guess
+ * nothing. */
+typedef void (*scheduler_guess_fn)(void *guesser, struct scheduler_guess *guess);
 
 struct scheduler_options {
     const struct backend *backend; /* borrowed; must outlive the scheduler */
@@ -135,7 +157,9 @@ struct scheduler_options {
     /* Most tokens guessed per sequence and step; 0: none. Without effect in a backend with states
      * or with two steps under way. */
     uint32_t draft_tokens_max;
-    void *user; /* passed to these functions */
+    scheduler_guess_fn guess; /* NULL: tokens are guessed from the text alone */
+    void *guesser;            /* passed to `guess` */
+    void *user;               /* passed to these functions */
 };
 
 struct scheduler_request {
@@ -225,8 +249,8 @@ uint32_t scheduler_steps_max(const struct scheduler *scheduler); /* the backend'
 enum err scheduler_advance(struct scheduler *scheduler, bool *ret_done,
                            struct error *error) MUST_CHECK;
 
-/* Notes the time from the begin to the end of the step that ended last: how long steps take by
- * their rows decides how many tokens are guessed. */
+/* Notes the time from the begin to the end of the step that ended last, guesses included: how long
+ * steps take by their rows decides how many tokens are guessed. */
 void scheduler_note_time(struct scheduler *scheduler, int64_t ns);
 
 void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *ret_stats);

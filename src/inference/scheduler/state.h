@@ -3,8 +3,8 @@
 
 /* state: the scheduler's struct and its stages, the one internal header of scheduler.c (the
  * interface), compose.c (rows of the next step), start.c (which sequences run), match.c (what the
- * cache has of a sequence), saves.c (where states are saved), drafts.c (tokens guessed ahead),
- * retire.c (results of a step) and check.c.
+ * cache has of a sequence), saves.c (where states are saved), drafts.c and guesses.c (tokens that
+ * are guessed), retire.c (results of a step) and check.c.
  *
  * Where a sequence is: a WAITING one in its request, which waits in a line; a PREEMPTED one in the
  * list `preempted` of its line; a RUNNING one in `running`; a DONE one in no list. A sequence that
@@ -125,7 +125,11 @@ struct scheduler {
     uint32_t urgent_left; /* rows that may still pass the step under way */
     uint64_t *written_in; /* (blocks) number of the last step with rows in the block */
     uint32_t draft_tokens_max;
-    struct draft *drafts;    /* (DRAFT_SEQUENCES_MAX) those in the step under way */
+    struct draft *drafts;     /* (DRAFT_SEQUENCES_MAX) those in the step under way */
+    scheduler_guess_fn guess; /* NULL: none */
+    void *guesser;
+    double guess_token_ns;   /* time of a token of `guess`, learned; 0: not known */
+    int64_t guessed_ns;      /* time of `guess` within the step that was begun last */
     struct step_costs costs; /* learned from steps that none has passed */
     uint32_t ended_rows;     /* rows of the step that ended last; 0: an urgent one has passed it */
     bool is_passed;          /* an urgent step has passed the one under way */
@@ -191,6 +195,16 @@ static inline bool is_for_nothing(const struct sequence *sequence, const struct 
  * get rows in the step to be composed. Returns the number of scheduler->drafts; 0: the step has
  * none. */
 uint32_t drafts_choose(struct scheduler *scheduler);
+
+/* guesses.c */
+
+/* Lets the caller's model guess in place of the guess from the text, at most `room` tokens, where
+ * that is likely to pay in a step of `rows` rows. */
+void guess_for(struct scheduler *scheduler, struct draft *draft, uint32_t room, uint32_t rows);
+/* The chances in 1/255 that a guessed token is right when those before it are: by its certainty,
+ * and of a first token. */
+uint8_t *guess_chance_at(struct sequence *sequence, uint8_t certainty);
+uint8_t *guess_chance_of_first(struct sequence *sequence);
 
 /* match.c */
 

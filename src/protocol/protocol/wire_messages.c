@@ -163,6 +163,7 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_u32(out, hello->max_num_seqs);
     wire_put_u32(out, hello->max_num_batched_tokens);
     wire_put_u32(out, hello->num_speculative_tokens);
+    put_str(out, hello->speculative_model);
     wire_put_u32(out, hello->max_model_len);
     wire_put_u64(out, hello->kv_bytes);
     wire_put_u64(out, hello->state_bytes);
@@ -193,6 +194,7 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.max_num_seqs = wire_get_u32(&cursor);
     hello.max_num_batched_tokens = wire_get_u32(&cursor);
     hello.num_speculative_tokens = wire_get_u32(&cursor);
+    hello.speculative_model = get_str(&cursor);
     hello.max_model_len = wire_get_u32(&cursor);
     hello.kv_bytes = wire_get_u64(&cursor);
     hello.state_bytes = wire_get_u64(&cursor);

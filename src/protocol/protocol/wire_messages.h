@@ -69,6 +69,7 @@ struct wire_hello {
     uint32_t max_num_seqs;
     uint32_t max_num_batched_tokens;
     uint32_t num_speculative_tokens; /* most tokens guessed per sequence and step; 0: none */
+    struct str speculative_model; /* path of the model that guesses them; empty: the text alone */
     uint32_t max_model_len;
     uint64_t kv_bytes;
     uint64_t state_bytes;  /* memory for the states of recurrent layers */

@@ -273,7 +273,7 @@ static bool check_given_up(struct ranks *ranks) {
 }
 
 static bool is_refused(struct cuda_reduce call) {
-    struct error error = {OK, ""};
+    struct error error = {OK, false, ""};
     return cuda_reduce(&call, stream, &error) == ERR_INVALID && error.text[0];
 }
 

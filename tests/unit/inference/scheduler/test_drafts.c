@@ -186,6 +186,65 @@ static void guesses_take_only_the_logit_rows_that_no_sequence_needs(void **state
     scheduler_close(scheduler);
 }
 
+/* ---- guesses of a model ---- */
+
+#define MODEL_TOKENS 3u
+
+/* Knows what comes, and one token that ends the sequence behind it. */
+static void guess_fives(void *guesser, struct scheduler_guess *guess) {
+    (*(uint32_t *)guesser)++;
+    assert_true(guess->sequence > 0 && guess->room >= 1);
+    for (; guess->count < guess->room && guess->count < MODEL_TOKENS; guess->count++) {
+        guess->tokens[guess->count] = guess->count + 1 < MODEL_TOKENS ? 5 : 99;
+        guess->certainty[guess->count] = 255;
+    }
+}
+
+static void a_model_guesses_for_few_sequences_what_their_texts_do_not(void **state) {
+    (void)state;
+    static const struct backend_ops ops = {
+        .submit = submit, .wait = wait_for_step, .close = close_backend};
+    static const int32_t prompt[] = {1, 2, 3}, end_tokens[] = {99};
+    struct step step = {0};
+    uint32_t calls = 0;
+    struct backend backend = {.ops = &ops,
+                              .self = &step,
+                              .caps = {.block_tokens = BACKEND_BLOCK_TOKENS,
+                                       .page_count = 64,
+                                       .full_pages = 1,
+                                       .rows_max = 100,
+                                       .sequences_max = SEQUENCES,
+                                       .context_tokens_max = 500,
+                                       .vocab = 1000,
+                                       .steps_max = 1}};
+    const struct scheduler_options options = {.backend = &backend,
+                                              .on_event = on_event,
+                                              .draft_tokens_max = DRAFT_TOKENS_MAX,
+                                              .guess = guess_fives,
+                                              .guesser = &calls};
+    struct scheduler *scheduler;
+    assert_int_equal(scheduler_open(&scheduler, &options, NULL), OK);
+    for (uint32_t i = 0; i < SEQUENCES; i++) {
+        const struct scheduler_request request = {
+            .id = i,
+            .prompt = prompt,
+            .prompt_count = COUNT(prompt),
+            .sampling = {.max_tokens = 60, .end_tokens = end_tokens, .end_token_count = 1}};
+        assert_int_equal(scheduler_submit(scheduler, &request, NULL), OK);
+    }
+    assert_int_equal(scheduler_step(scheduler, NULL), OK); /* the prompts */
+    assert_int_equal(scheduler_step(scheduler, NULL), OK);
+    assert_int_equal(calls, 0); /* three are too many */
+    scheduler_cancel(scheduler, 1);
+    assert_int_equal(scheduler_step(scheduler, NULL), OK);
+    assert_int_equal(calls, 2);
+    assert_int_equal(step.row_count, 2 * MODEL_TOKENS); /* a guess is cut before its end token */
+    struct scheduler_stats stats;
+    scheduler_stats(scheduler, &stats);
+    assert_int_equal(stats.accepted_tokens, 2 * (MODEL_TOKENS - 1));
+    scheduler_close(scheduler);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_of_unknown_rows_costs_what_its_neighbours_say),
@@ -194,6 +253,7 @@ int main(void) {
         cmocka_unit_test(a_guess_follows_the_longest_and_latest_equal_run),
         cmocka_unit_test(a_guess_repeats_a_period_and_stops_before_an_end_token),
         cmocka_unit_test(chances_move_towards_what_was_seen),
+        cmocka_unit_test(a_model_guesses_for_few_sequences_what_their_texts_do_not),
         cmocka_unit_test(guesses_take_only_the_logit_rows_that_no_sequence_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
