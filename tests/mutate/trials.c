@@ -63,17 +63,16 @@ static void use_vocabulary(struct vocabulary *vocabulary) {
     vocabulary_close(vocabulary);
 }
 
-static void use_model(struct served_model *model) {
+static void use_model(struct model *model) {
     const int32_t ids[2] = {0, 1};
     const uint32_t last = 1;
     const struct logits_request request = {
         .ids = ids, .count = 2, .positions = &last, .position_count = 1};
     struct error error = {0};
-    float *logits = calloc(model->backend->caps.vocab, sizeof *logits);
+    float *logits = calloc(model_backend(model)->caps.vocab, sizeof *logits);
     if (!logits) abort();
-    check_answer(model_logits(model->model, &request, logits, &error), &error);
+    check_answer(model_logits(model, &request, logits, &error), &error);
     free(logits);
-    served_model_close(model);
 }
 
 /* The words alone, as `quern tokenize` reads them, then all of it, as the engine does. */
@@ -87,8 +86,24 @@ static enum err try_model(const char *path, struct error *error) {
                                      .kv_bytes = KV_BYTES};
     if (vocabulary_open_file(&vocabulary, path, error) == OK) use_vocabulary(&vocabulary);
     enum err err = served_model_open(&model, &hello, NULL, error);
-    if (err == OK) use_model(&model);
-    return err;
+    if (err != OK) return err;
+    use_model(model.model);
+    served_model_close(&model);
+    return OK;
+}
+
+/* A folder without words, as `quern logits` reads it. */
+static enum err try_weights(const char *path, struct error *error) {
+    struct model *model;
+    struct model_description is;
+    const struct model_options options = {
+        .reference = true, .threads = 1, .sequences_max = 4, .rows_max = 64, .kv_bytes = KV_BYTES};
+    enum err err = model_open(&model, path, &options, error);
+    if (err != OK) return err;
+    model_describe(model, &is);
+    if (is.generates) use_model(model);
+    model_close(model);
+    return OK;
 }
 
 /* "config.v5.json" stands in for config.json. */
@@ -122,10 +137,11 @@ static void make_folder(const char *folder, const char *path, struct str bytes) 
 }
 
 static enum err try_folder(const char *path, struct str bytes, struct error *error) {
-    char full[PATH_MAX], folder[] = "/tmp/quern-mutate-XXXXXX";
+    char full[PATH_MAX], folder[] = "/tmp/quern-mutate-XXXXXX", words[PATH_MAX];
     if (!realpath(path, full) || !mkdtemp(folder)) abort();
     make_folder(folder, full, bytes);
-    enum err err = try_model(folder, error);
+    snprintf(words, sizeof words, "%s/tokenizer.json", folder);
+    enum err err = access(words, F_OK) == 0 ? try_model(folder, error) : try_weights(folder, error);
     tree_remove(folder);
     return err;
 }

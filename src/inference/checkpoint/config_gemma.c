@@ -71,6 +71,10 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
     if (local % 8 != 0)
         return err_set(error, ERR_INVALID, "heads of %u are not supported: no multiple of 8",
                        local);
+    if (local > config->head_dim)
+        return err_set(error, ERR_INVALID,
+                       "attention.key_length_swa is %u, over the attention.key_length of %u", local,
+                       config->head_dim);
     config->kv_heads = counts[0];
     for (uint32_t i = 0; i < config->layers; i++) {
         if (config->heads % counts[i] != 0)

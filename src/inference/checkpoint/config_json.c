@@ -60,6 +60,12 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
         enum err err = refuse_when_true(text, "use_qk_norm", error);
         if (err != OK) return err;
     }
+    if (json_object_size(json_member(text, "per_layer_config")) > 0 && !architecture->has_v_norm)
+        return err_set(error, ERR_INVALID, "per_layer_config is not supported here");
+    if (architecture->unrotated_period > 0) { /* SmolLM3: of the layers that do not turn */
+        enum err err = refuse_when_true(text, "use_sliding_window", error);
+        if (err != OK) return err;
+    }
     if (architecture->has_output_bias && json_is_false(json_member(text, "attention_bias")))
         return err_set(error, ERR_INVALID, "attention_bias false is not supported here");
     /* A family whose class has no such cap would pass over the field. */
@@ -176,6 +182,9 @@ static enum err read_window_rule(const struct model_config *config, const json_t
         if (err == OK)
             err = config_json_count(text, "sliding_window_pattern", WINDOW_PERIOD_MAX, &period,
                                     error);
+    } else if (family->window_rule == WINDOW_ASKED_OF_ALL) {
+        *ret_has = false;
+        err = config_json_bool(text, "use_sliding_window", ret_has, error);
     } else if (family->window_rule == WINDOW_ASKED) {
         from = 28;
         *ret_has = false;
@@ -201,6 +210,7 @@ static enum err read_window(struct model_config *config, const json_t *text,
     if (err == OK)
         err = config_json_count(text, "sliding_window", CONFIG_CONTEXT_MAX, &keys, error);
     const json_t *types = json_member(text, "layer_types");
+    if (family->window_rule == WINDOW_ASKED_OF_ALL) types = NULL; /* its class has no such list */
     if (err == OK && types) err = read_layer_types(config, types, is_local, error);
     if (err == OK) config_set_windows(config, keys, is_local);
     return err;
@@ -238,11 +248,15 @@ static enum err read_attention(struct model_config *config, const json_t *text,
     return err == OK ? read_window(config, text, family, error) : err;
 }
 
-/* In a model with other parts the outer object counts as well. */
+/* In a model with other parts the outer object counts; of Qwen2.5-VL, either. */
 static enum err read_tie(struct json_config *json, const json_t *root, const json_t *text,
                          const struct family *family, struct error *error) {
     json->head_is_tied = family->head_is_tied;
+    if (json->config.architecture->has_single_halves) return OK; /* its class ties none */
     enum err err = config_json_bool(root, "tie_word_embeddings", &json->head_is_tied, error);
+    if (root != text && json_member(root, "tie_word_embeddings") &&
+        !str_is(json_member_str(root, "model_type"), "qwen2_5_vl"))
+        return err;
     /* The first files of LFM2. */
     if (err == OK && !json_member(text, "tie_word_embeddings"))
         err = config_json_bool(text, "tie_embedding", &json->head_is_tied, error);
@@ -290,7 +304,8 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     }
     if (err == OK && config->architecture->has_v_norm)
         err = config_json_read_gemma(config, text, error);
-    if (err == OK) err = config_json_read_rope(ret_config, text, &family->rope, error);
+    if (err == OK)
+        err = config_json_read_rope(ret_config, text, &family->rope, family->rope_needs, error);
     if (config->architecture->is_latent) config_set_latent_scale(config);
     if (err == OK) err = config_json_read_multipliers(config, text, error);
     if (err == OK && config->architecture->logits_are_scaled) {

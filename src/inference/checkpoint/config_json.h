@@ -63,9 +63,14 @@ enum err config_json_read_encoder(struct json_config *json, const json_t *root,
 struct json_rope_defaults {
     float base, base_local;
 };
+/* What a family's class does not take as others do. */
+struct json_rope_needs {
+    bool is_by_kind; /* rope_parameters is of each kind of layer, and rope_scaling of one of them */
+    bool is_stated;  /* without any field the class turns as no other does: a file states it */
+};
 enum err config_json_read_rope(struct json_config *json, const json_t *text,
                                const struct json_rope_defaults *defaults,
-                               struct error *error) MUST_CHECK;
+                               struct json_rope_needs needs, struct error *error) MUST_CHECK;
 enum err config_json_read_multipliers(struct model_config *config, const json_t *text,
                                       struct error *error) MUST_CHECK;
 enum err config_json_read_unrotated(struct model_config *config, const json_t *text,

@@ -11,9 +11,10 @@
 /* Which layers see a window only. */
 enum window_rule {
     WINDOW_NEVER,
-    WINDOW_EVERYWHERE, /* when sliding_window is not null */
-    WINDOW_ASKED,      /* from layer max_window_layers on, when use_sliding_window says so */
-    WINDOW_PERIODIC,   /* all but each sliding_window_pattern-th */
+    WINDOW_EVERYWHERE,   /* when sliding_window is not null */
+    WINDOW_ASKED_OF_ALL, /* in every layer, when use_sliding_window says so */
+    WINDOW_ASKED,        /* from layer max_window_layers on, when use_sliding_window says so */
+    WINDOW_PERIODIC,     /* all but each sliding_window_pattern-th */
 };
 
 /* A model_type and the defaults of its configuration class. */
@@ -28,6 +29,7 @@ struct family {
     uint32_t window;
     uint32_t window_period; /* WINDOW_PERIODIC */
     struct json_rope_defaults rope;
+    struct json_rope_needs rope_needs;
     bool head_is_tied;
     bool norms_lack_one;
     float eps; /* 0: 1e-6 */

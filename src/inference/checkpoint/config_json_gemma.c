@@ -7,6 +7,8 @@
 #include "checkpoint/config_gemma.h"
 #include "checkpoint/config_json.h"
 
+#include <stdio.h>
+
 /* A count that may be 0. */
 static enum err read_or_zero(const json_t *text, const char *key, uint32_t max, uint32_t *value,
                              struct error *error) {
@@ -18,19 +20,62 @@ static enum err read_or_zero(const json_t *text, const char *key, uint32_t max, 
     return config_json_count(text, key, max, value, error);
 }
 
+/* What transformers 5 writes instead of global_head_dim and num_global_key_value_heads: an object
+ * with the sizes of each layer without a window, by its number. All must have the same. */
+static enum err read_per_layer(const struct model_config *config, const json_t *layers,
+                               uint32_t *head_dim, uint32_t *kv_heads, struct error *error) {
+    size_t found = 0;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%u", i);
+        const json_t *sizes = json_member(layers, number);
+        const bool has_kv = json_member(sizes, "num_key_value_heads");
+        uint32_t dim = config->head_dim, kv = *kv_heads;
+        if (config_layer_is_local(config, i) ? sizes != NULL : !json_is_object(sizes))
+            return err_set(error, ERR_INVALID,
+                           "per_layer_config: layer %u is missing, or has a window", i);
+        if (!sizes) continue;
+        enum err err = config_json_count(sizes, "head_dim", CONFIG_HEAD_DIM_MAX, &dim, error);
+        if (err == OK)
+            err = config_json_count(sizes, "num_key_value_heads", CONFIG_HEADS_MAX, &kv, error);
+        if (err != OK) return err;
+        const size_t known = (json_member(sizes, "head_dim") != NULL) + has_kv;
+        if (json_object_size(sizes) != known ||
+            (found > 0 && (dim != *head_dim || kv != *kv_heads)))
+            return err_set(error, ERR_INVALID, "per_layer_config: layer %u is not as the others",
+                           i);
+        *head_dim = dim;
+        *kv_heads = kv;
+        found++;
+    }
+    if (json_object_size(layers) != found)
+        return err_set(error, ERR_INVALID, "per_layer_config names layers that are none");
+    return OK;
+}
+
 /* Layers with the window have head_dim and num_key_value_heads. */
 static enum err read_heads(struct model_config *config, const json_t *text, struct error *error) {
     const uint32_t local = config->head_dim, local_kv = config->kv_heads;
+    const json_t *layers = json_member(text, "per_layer_config");
     uint32_t global = 512, global_kv = local_kv;
     bool v_is_k = false;
-    enum err err = config_json_count(text, "global_head_dim", CONFIG_HEAD_DIM_MAX, &global, error);
+    enum err err = OK;
+    if (layers && !json_is_object(layers))
+        return err_set(error, ERR_INVALID, "per_layer_config is no object");
+    if (layers)
+        err = read_per_layer(config, layers, &global, &global_kv, error);
+    else
+        err = config_json_count(text, "global_head_dim", CONFIG_HEAD_DIM_MAX, &global, error);
     if (err == OK) err = config_json_bool(text, "attention_k_eq_v", &v_is_k, error);
-    if (err == OK && v_is_k)
+    if (err == OK && v_is_k && !layers)
         err = config_json_count(text, "num_global_key_value_heads", CONFIG_HEADS_MAX, &global_kv,
                                 error);
     if (err != OK) return err;
     if (global % 8 != 0)
         return err_set(error, ERR_INVALID, "global_head_dim is %u, no multiple of 8", global);
+    if (local > global)
+        return err_set(error, ERR_INVALID, "head_dim is %u, over the global_head_dim of %u", local,
+                       global);
     if (config->heads % global_kv != 0)
         return err_set(error, ERR_INVALID, "%u attention heads cannot share %u key-value heads",
                        config->heads, global_kv);

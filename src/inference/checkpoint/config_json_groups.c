@@ -16,7 +16,9 @@ static enum err read_method(struct model_config *config, const json_t *text, str
         return err_set(error, ERR_INVALID,
                        "scoring_func '%.*s' is not supported (softmax and sigmoid are)",
                        STR_ARGS(config_json_shown(scoring)));
-    if (scoring.bytes > 0) rule->is_sigmoid = rule->has_bias = str_is(scoring, "sigmoid");
+    if (scoring.bytes > 0 && str_is(scoring, "sigmoid") != rule->is_sigmoid)
+        return err_set(error, ERR_INVALID, "scoring_func '%.*s' is not supported here (%s is)",
+                       STR_ARGS(scoring), rule->is_sigmoid ? "sigmoid" : "softmax");
     rule->groups_by_best = !rule->has_bias;
     if (method.bytes == 0) {
         if (!rule->has_bias) rule->groups = 0; /* as the class's default says: greedy */
@@ -28,6 +30,9 @@ static enum err read_method(struct model_config *config, const json_t *text, str
             error, ERR_INVALID,
             "topk_method '%.*s' is not supported (greedy, group_limited_greedy and noaux_tc are)",
             STR_ARGS(config_json_shown(method)));
+    if (str_is(method, "noaux_tc") != rule->is_sigmoid)
+        return err_set(error, ERR_INVALID, "topk_method '%.*s' is not supported with %s",
+                       STR_ARGS(method), rule->is_sigmoid ? "sigmoid" : "softmax");
     rule->has_bias = str_is(method, "noaux_tc");
     rule->groups_by_best = !rule->has_bias;
     if (is_greedy) rule->groups = 0;
@@ -47,6 +52,9 @@ enum err config_json_read_groups(struct model_config *config, const json_t *text
     if (err == OK)
         err = config_json_number(text, "routed_scaling_factor", 1e-3, 1e3, &rule->scale, error);
     if (err == OK) err = read_method(config, text, error);
+    /* What DeepSeek's code and transformers make of it is not the same. */
+    if (err == OK && !rule->is_sigmoid && config->expert_weights_sum_to_one)
+        err = err_set(error, ERR_INVALID, "norm_topk_prob true is not supported with softmax");
     if (rule->groups == 1) rule->groups = 0;
     const json_t *stated = json_object_get(text, "n_shared_experts");
     if (json_is_null(stated) || (json_is_integer(stated) && json_integer_value(stated) == 0))

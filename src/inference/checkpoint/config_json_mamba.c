@@ -20,7 +20,8 @@ static enum err read_kinds(struct model_config *config, const json_t *text, bool
     for (uint32_t i = 0; i < config->layers; i++) {
         const struct str type = json_str(json_array_get(list, i));
         const bool is_attention = str_is(type, "attention") || str_is(type, "full_attention");
-        if (list && !is_attention && !str_is(type, "mamba"))
+        const bool is_state = str_is(type, "mamba") || str_is(type, "linear_attention");
+        if (list && !is_attention && !is_state)
             return err_set(error, ERR_INVALID,
                            "layer_types: element %u is neither mamba nor attention", i);
         config->list[i].mixer = is_attention ? MIXER_ATTENTION : MIXER_MAMBA;
@@ -45,12 +46,18 @@ enum err config_json_cut_mamba_heads(struct model_config *config, const json_t *
     return OK;
 }
 
+/* A number, or the object that transformers 5 writes for an infinite one. */
+static double number_of(const json_t *value) {
+    if (str_is(json_member_str(value, "__float__"), "Infinity")) return DBL_MAX;
+    return json_number_value(value);
+}
+
 /* Two numbers, the second of which may be infinite. */
 static enum err read_limits(struct model_config *config, const json_t *text, struct error *error) {
     const json_t *list = json_member(text, "time_step_limit");
     if (!list) return OK;
     const double min = json_number_value(json_array_get(list, 0));
-    const double max = json_number_value(json_array_get(list, 1));
+    const double max = number_of(json_array_get(list, 1));
     if (json_array_size(list) != 2 || !json_is_number(json_array_get(list, 0)) || !(min >= 0) ||
         !(max > min))
         return err_set(error, ERR_INVALID, "time_step_limit is no list of two rising numbers");

@@ -11,20 +11,29 @@
 #define BASE_MAX 1e12
 #define PI 3.14159265358979323846
 
+/* The length of the first training: beside the other fields, which counts before the one in the
+ * scaling, and without either `fallback`. */
+static enum err read_original(const json_t *text, const json_t *scaling, uint32_t fallback,
+                              uint32_t *ret_original, struct error *error) {
+    static const char key[] = "original_max_position_embeddings";
+    *ret_original = fallback;
+    enum err err = config_json_count(scaling, key, CONFIG_CONTEXT_MAX, ret_original, error);
+    return err == OK ? config_json_count(text, key, CONFIG_CONTEXT_MAX, ret_original, error) : err;
+}
+
 /* Llama 3.1: low frequencies are stretched by `factor`, high ones stay, and those between are
  * blended. The config holds divisors, as rope_freqs.weight of a GGUF does. */
-static enum err read_llama3(struct json_config *json, const json_t *scaling, struct error *error) {
+static enum err read_llama3(struct json_config *json, const json_t *text, const json_t *scaling,
+                            struct error *error) {
     float factor = 0, low = 1, high = 4;
-    uint32_t original = 8192;
+    uint32_t original;
     struct model_config *config = &json->config;
     if (!json_member(scaling, "factor"))
         return err_set(error, ERR_INVALID, "the factor of rope_type llama3 is missing");
     enum err err = config_json_number(scaling, "factor", 1, 1e6, &factor, error);
     if (err == OK) err = config_json_number(scaling, "low_freq_factor", 1e-3, 1e3, &low, error);
     if (err == OK) err = config_json_number(scaling, "high_freq_factor", 1e-3, 1e3, &high, error);
-    if (err == OK)
-        err = config_json_count(scaling, "original_max_position_embeddings", CONFIG_CONTEXT_MAX,
-                                &original, error);
+    if (err == OK) err = read_original(text, scaling, config->context_max, &original, error);
     if (err != OK) return err;
     if (!(high > low))
         return err_set(error, ERR_INVALID, "high_freq_factor %g is not above low_freq_factor %g",
@@ -46,13 +55,9 @@ static enum err read_llama3(struct json_config *json, const json_t *scaling, str
 static enum err read_longrope(struct json_config *json, const json_t *text, const json_t *scaling,
                               struct error *error) {
     struct model_config *config = &json->config;
-    uint32_t original = config->context_max;
+    uint32_t original;
     const json_t *factors = json_member(scaling, "short_factor");
-    enum err err = config_json_count(text, "original_max_position_embeddings", CONFIG_CONTEXT_MAX,
-                                     &original, error);
-    if (err == OK)
-        err = config_json_count(scaling, "original_max_position_embeddings", CONFIG_CONTEXT_MAX,
-                                &original, error);
+    enum err err = read_original(text, scaling, 4096, &original, error); /* as Phi3Config has it */
     if (err != OK) return err;
     if (original < 2 || original > config->context_max)
         return err_set(error, ERR_INVALID, "original_max_position_embeddings is %u, not 2..%u",
@@ -67,17 +72,20 @@ static enum err read_longrope(struct json_config *json, const json_t *text, cons
         json->rope_factors[i] = (float)factor;
     }
     config->rope_factors = (const unsigned char *)json->rope_factors;
-    double ratio = (double)config->context_max / original;
-    config->rope_magnitude = (float)sqrt(1.0 + log(ratio) / log(original));
+    float ratio = (float)config->context_max / (float)original;
+    err = config_json_number(scaling, "factor", 1, 1e6, &ratio, error);
+    if (err != OK) return err;
+    config->rope_magnitude = (float)sqrt(1.0 + log((double)ratio) / log(original));
     config->context_max = original;
     return config_json_number(scaling, "attention_factor", 0.1, 10, &config->rope_magnitude, error);
 }
 
 /* YaRN: the numbers themselves; config_rope_frequencies has the formula. */
-static enum err read_yarn(struct json_config *json, const json_t *scaling, struct error *error) {
+static enum err read_yarn(struct json_config *json, const json_t *text, const json_t *scaling,
+                          struct error *error) {
     struct model_config *config = &json->config;
     struct yarn *yarn = &config->yarn;
-    uint32_t original = 4096;
+    uint32_t original;
     *yarn = (struct yarn){.beta_fast = 32, .beta_slow = 1, .is_rounded = true};
     if (!json_member(scaling, "factor"))
         return err_set(error, ERR_INVALID, "the factor of rope_type yarn is missing");
@@ -87,9 +95,7 @@ static enum err read_yarn(struct json_config *json, const json_t *scaling, struc
     if (err == OK)
         err = config_json_number(scaling, "beta_slow", 1e-3, 1e6, &yarn->beta_slow, error);
     if (err == OK) err = config_json_bool(scaling, "truncate", &yarn->is_rounded, error);
-    if (err == OK)
-        err = config_json_count(scaling, "original_max_position_embeddings", CONFIG_CONTEXT_MAX,
-                                &original, error);
+    if (err == OK) err = read_original(text, scaling, config->context_max, &original, error);
     if (err != OK) return err;
     yarn->original = (float)original;
     config->rope_magnitude = 0.1f * logf(yarn->factor) + 1.0f;
@@ -142,12 +148,12 @@ static enum err read_scaling(struct json_config *json, const json_t *text, const
     if (json->config.architecture->base_is_scaled && str_is(type, "dynamic") &&
         json_member(scaling, "alpha"))
         return scale_base(&json->config, scaling, error);
-    if (str_is(type, "llama3")) return read_llama3(json, scaling, error);
+    if (str_is(type, "llama3")) return read_llama3(json, text, scaling, error);
     if (json->config.architecture->has_long_rope &&
         (str_is(type, "longrope") || str_is(type, "su")))
         return read_longrope(json, text, scaling, error);
     if (json->config.architecture->has_yarn && str_is(type, "yarn"))
-        return read_yarn(json, scaling, error);
+        return read_yarn(json, text, scaling, error);
     if (str_is(type, "linear")) {
         float factor = 1.0f;
         enum err err = config_json_number(scaling, "factor", 1e-3, 1e6, &factor, error);
@@ -160,10 +166,6 @@ static enum err read_scaling(struct json_config *json, const json_t *text, const
         if (str_is(type, known[i])) name = known[i];
     return err_set(error, ERR_INVALID,
                    "rope_type %s is not supported (default, linear and llama3 are)", name);
-}
-
-static enum err read_base(const json_t *object, const char *key, float *base, struct error *error) {
-    return config_json_number(object, key, 1, BASE_MAX, base, error);
 }
 
 /* Gemma 4: the rotated pairs are spread over the whole head, and the others stand still. */
@@ -179,14 +181,15 @@ static enum err read_turned(struct model_config *config, const json_t *global, f
 
 /* How much of a head is rotated. */
 static enum err read_share(struct model_config *config, const json_t *text, const json_t *global,
-                           struct error *error) {
+                           const json_t *scaling, struct error *error) {
     const float of_family = config->architecture->rotary_share;
     if (config->architecture->is_latent) return OK; /* a part of a head of its own turns */
     float share = of_family > 0.0f ? of_family : 1.0f;
     enum err err = config_json_number(text, "partial_rotary_factor", 0, 1, &share, error);
     if (err == OK) err = config_json_number(global, "partial_rotary_factor", 0, 1, &share, error);
+    if (err == OK) err = config_json_number(scaling, "partial_rotary_factor", 0, 1, &share, error);
     if (err != OK) return err;
-    if (config->architecture->has_v_norm) return read_turned(config, global, share, error);
+    if (config->architecture->has_v_norm) return read_turned(config, scaling, share, error);
     const uint32_t dimensions = (uint32_t)((float)config->head_dim * share);
     if (of_family == 0.0f && dimensions != config->head_dim)
         return err_set(error, ERR_INVALID,
@@ -201,7 +204,7 @@ static enum err read_share(struct model_config *config, const json_t *text, cons
 }
 
 /* Where a file has both forms, transformers takes rope_scaling: people add it to a config by hand.
- * `part`: what rope_parameters says of the layers without a window. */
+ * An empty one is none. `part`: what rope_parameters says of the layers without a window. */
 static enum err choose_scaling(const json_t *text, const json_t *part, const json_t **ret_scaling,
                                struct error *error) {
     static const char *const names[] = {"rope_parameters", "rope_scaling"};
@@ -215,32 +218,66 @@ static enum err choose_scaling(const json_t *text, const json_t *part, const jso
             return err_set(error, ERR_INVALID, "%s: its type is no string", names[i]);
     }
     const json_t *scaling = json_member(text, "rope_scaling");
-    *ret_scaling = scaling && part == json_member(text, "rope_parameters") ? scaling : part;
+    *ret_scaling = part;
+    if (json_object_size(scaling) == 0) return OK;
+    if (part != json_member(text, "rope_parameters"))
+        return err_set(error, ERR_INVALID,
+                       "rope_scaling next to rope_parameters of each kind of layer is not "
+                       "supported");
+    *ret_scaling = scaling;
     return OK;
 }
 
+/* A base inside rope_parameters or rope_scaling counts before the one next to it, but not one in
+ * rope_parameters that rope_scaling replaces. */
+static enum err read_bases(struct model_config *config, const json_t *text, const json_t *global,
+                           const json_t *scaling, struct error *error) {
+    const json_t *local = json_member(json_member(text, "rope_parameters"), "sliding_attention");
+    const bool is_replaced = scaling != global;
+    const struct {
+        const json_t *object;
+        const char *key;
+        float *base;
+    } fields[] = {{is_replaced ? global : text, "rope_theta", &config->rope_base},
+                  {is_replaced ? text : global, "rope_theta", &config->rope_base},
+                  {scaling, "rope_theta", &config->rope_base},
+                  {text, "global_rope_theta", &config->rope_base},
+                  {text, "local_rope_theta", &config->rope_base_local},
+                  {text, "rope_local_base_freq", &config->rope_base_local},
+                  {local, "rope_theta", &config->rope_base_local}};
+    enum err err = OK;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields && err == OK; i++)
+        err =
+            config_json_number(fields[i].object, fields[i].key, 1, BASE_MAX, fields[i].base, error);
+    if (err == OK && local && !is_plain(local))
+        err = err_set(error, ERR_INVALID,
+                      "rope_parameters: sliding_attention with a scaling is not supported");
+    return err;
+}
+
 enum err config_json_read_rope(struct json_config *json, const json_t *text,
-                               const struct json_rope_defaults *defaults, struct error *error) {
+                               const struct json_rope_defaults *defaults,
+                               struct json_rope_needs needs, struct error *error) {
     struct model_config *config = &json->config;
-    const json_t *parameters = json_member(text, "rope_parameters");
+    const json_t *parameters = json_member(text, "rope_parameters"), *scaling = NULL;
     const json_t *global = json_member(parameters, "full_attention");
-    const json_t *local = json_member(parameters, "sliding_attention");
     config->rope_base = defaults->base;
     config->rope_base_local = defaults->base_local;
     config->rope_magnitude = 1.0f;
-    if (!json_is_object(global)) global = parameters;
-    enum err err = read_base(text, "rope_theta", &config->rope_base, error);
-    if (err == OK) err = read_base(text, "global_rope_theta", &config->rope_base, error);
-    if (err == OK) err = read_base(text, "local_rope_theta", &config->rope_base_local, error);
-    if (err == OK) err = read_base(global, "rope_theta", &config->rope_base, error);
-    if (err == OK) err = read_base(text, "rope_local_base_freq", &config->rope_base_local, error);
-    if (err == OK) err = read_base(local, "rope_theta", &config->rope_base_local, error);
-    if (err == OK) err = read_share(config, text, global, error);
-    if (err != OK) return err;
-    if (local && !is_plain(local))
+    const bool has_kinds = config->architecture->has_local_rope || config->architecture->has_v_norm;
+    if (json_is_object(global) && !has_kinds)
         return err_set(error, ERR_INVALID,
-                       "rope_parameters: sliding_attention with a scaling is not supported");
-    const json_t *scaling = NULL;
-    err = choose_scaling(text, global, &scaling, error);
+                       "rope_parameters of each kind of layer are not supported here");
+    if (!json_is_object(global)) global = parameters;
+    enum err err = choose_scaling(text, global, &scaling, error);
+    if (err == OK && needs.is_by_kind && scaling && scaling == parameters)
+        err = err_set(error, ERR_INVALID,
+                      "rope_parameters has neither full_attention nor sliding_attention");
+    if (err == OK && needs.is_stated && !scaling)
+        err = err_set(error, ERR_INVALID,
+                      "rope_parameters and rope_scaling are missing: this family stretches "
+                      "positions by numbers of its own");
+    if (err == OK) err = read_bases(config, text, global, scaling, error);
+    if (err == OK) err = read_share(config, text, global, scaling, error);
     return err == OK ? read_scaling(json, text, scaling, error) : err;
 }

@@ -460,6 +460,7 @@ def make(name):
         (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
 
 
-torch.set_num_threads(1)
-for wanted in sys.argv[1:] or CONFIGS:
-    make(wanted)
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for wanted in sys.argv[1:] or CONFIGS:
+        make(wanted)

@@ -103,25 +103,6 @@ static void multipliers_become_factors_of_ends_and_of_epsilon(void **state) {
     assert_true(config_embedding_scale(&json.config) == 1.0f);
 }
 
-static void layers_that_do_not_turn_have_the_frequency_0(void **state) {
-    (void)state;
-    struct json_config json;
-    float turns[8];
-    open_good("{\"model_type\":\"smollm3\",\"head_dim\":16}", &json);
-    for (uint32_t i = 0; i < 12; i++) assert_int_equal(json.config.list[i].rope, i % 4 == 3);
-    config_rope_frequencies(&json.config, true, turns);
-    for (uint32_t i = 0; i < 8; i++) assert_true(turns[i] == 0.0f);
-    config_rope_frequencies(&json.config, false, turns);
-    assert_true(turns[0] == 1.0f && turns[7] > 0.0f);
-    open_good("{\"model_type\":\"smollm3\",\"no_rope_layers\":[0,1,1,1,1,1,1,1,1,1,1,0]}", &json);
-    assert_true(json.config.list[0].rope == 1 && json.config.list[3].rope == 0 &&
-                json.config.list[11].rope == 1);
-    open_good("{\"model_type\":\"glm4\",\"head_dim\":16}", &json);
-    assert_int_equal(config_rotary_dim(&json.config), 8);
-    config_rope_frequencies(&json.config, false, turns);
-    assert_true(turns[0] == 1.0f && fabsf(turns[1] - 0.1f) < 1e-6f && turns[3] > 0.0f);
-}
-
 static void the_text_part_of_a_model_that_sees_may_lie_flat(void **state) {
     (void)state;
     struct json_config json;
@@ -136,22 +117,6 @@ static void the_text_part_of_a_model_that_sees_may_lie_flat(void **state) {
     "{\"model_type\":\"phi3\",\"max_position_embeddings\":4096,\"rope_scaling\":{\"type\":"        \
     "\"longrope\","                                                                                \
     "\"long_factor\":[]," rest "}}"
-
-static void the_context_of_a_long_rope_is_that_of_its_first_training(void **state) {
-    (void)state;
-    struct json_config json;
-    open_good(LONG_ROPE("\"short_factor\":[1,1,1,1,1,1,2,4],"
-                        "\"original_max_position_embeddings\":64"),
-              &json);
-    assert_int_equal(json.config.context_max, 64);
-    assert_true(json.config.rope_magnitude == (float)sqrt(2.0)); /* 4096 is 64 times 64 */
-    assert_ptr_equal(json.config.rope_factors, json.rope_factors);
-    assert_true(json.rope_factors[7] == 4.0f);
-    open_good("{\"model_type\":\"phi3\"}", &json);
-    assert_int_equal(json.config.window, 0);
-    assert_int_equal(json.config.kv_heads, 4);
-    assert_true(json.config.rope_magnitude == 1.0f);
-}
 
 static void a_window_counts_for_qwen_only_when_it_is_asked_for(void **state) {
     (void)state;
@@ -229,29 +194,15 @@ static void layers_without_experts_are_those_that_the_file_names(void **state) {
     for (uint32_t i = 0; i < 12; i++) assert_int_equal(config->list[i].ffn, FFN_GATED);
 }
 
-static void a_scaling_that_was_added_by_hand_counts(void **state) {
+static void a_window_of_experts_is_one_of_all_layers(void **state) {
     (void)state;
     struct json_config json;
-    open_good(
-        "{\"head_dim\":128,\"rope_parameters\":{\"rope_type\":\"default\","
-        "\"rope_theta\":500000.0},\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8.0}}",
-        &json);
-    assert_true(json.config.rope_scale == 0.125f);
-    assert_true(json.config.rope_base == 500000.0f);
-}
-
-static void llama_3_stretches_low_frequencies_only(void **state) {
-    (void)state;
-    struct json_config json;
-    open_good("{\"head_dim\":128,\"rope_theta\":500000.0,\"rope_scaling\":{\"type\":\"llama3\","
-              "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
-              "\"original_max_position_embeddings\":8192}}",
+    open_good(MOE("\"sliding_window\":9,\"max_window_layers\":5"), &json);
+    assert_int_equal(json.config.window, 0);
+    open_good(MOE("\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":5"),
               &json);
-    assert_ptr_equal(json.config.rope_factors, json.rope_factors);
-    assert_true(json.rope_factors[0] == 1.0f);
-    assert_true(json.rope_factors[28] == 1.0f);
-    assert_true(json.rope_factors[32] > 1.0f && json.rope_factors[32] < 8.0f);
-    assert_true(json.rope_factors[63] == 8.0f);
+    assert_int_equal(json.config.window, 9);
+    for (uint32_t i = 0; i < 12; i++) assert_true(config_layer_is_local(&json.config, i));
 }
 
 static void both_spellings_of_the_tiny_models_configs_mean_the_same(void **state) {
@@ -408,6 +359,23 @@ static const struct {
     {"sliding_attention with a scaling",
      "{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"full_attention\":{},"
      "\"sliding_attention\":{\"rope_type\":\"linear\",\"factor\":2}}}"},
+    {"rope_parameters of each kind of layer are not",
+     "{\"rope_parameters\":{\"full_attention\":{},\"sliding_attention\":{}}}"},
+    {"rope_scaling next to rope_parameters of each kind",
+     "{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"full_attention\":{}},"
+     "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2}}"},
+    {"neither full_attention nor sliding",
+     "{\"model_type\":\"olmo3\",\"rope_parameters\":{\"rope_theta\":9}}"},
+    {"alpha is no number", "{\"model_type\":\"hunyuan_v1_dense\",\"rope_scaling\":"
+                           "{\"type\":\"dynamic\",\"alpha\":1e300}}"},
+    {"rope_type dynamic",
+     "{\"model_type\":\"hunyuan_v1_dense\",\"rope_scaling\":{\"type\":\"dynamic\"}}"},
+    {"rope_scaling is no object", "{\"rope_scaling\":4}"},
+    {"rope_parameters is no object", "{\"rope_parameters\":\"yarn\"}"},
+    {"its type is no string", "{\"rope_scaling\":{\"rope_type\":5,\"factor\":4}}"},
+    {"rope_parameters and rope_scaling are missing",
+     "{\"model_type\":\"ministral3\",\"num_key_value_heads\":4}"},
+    {"use_sliding_window true is not", "{\"model_type\":\"smollm3\",\"use_sliding_window\":true}"},
     {"quant_method '?'", "{\"quantization_config\":{}}"},
     {"quant_method 'bitsandbytes' is not", QUANTISED("\"quant_method\":\"bitsandbytes\"")},
     {"awq of 8 bits", QUANTISED("\"quant_method\":\"awq\",\"bits\":8")},
@@ -455,14 +423,11 @@ int main(void) {
         cmocka_unit_test(gemma_3_has_its_own_norms_scale_window_and_two_bases),
         cmocka_unit_test(gemma_2_caps_scores_and_logits_unless_a_null_says_no),
         cmocka_unit_test(multipliers_become_factors_of_ends_and_of_epsilon),
-        cmocka_unit_test(layers_that_do_not_turn_have_the_frequency_0),
         cmocka_unit_test(the_text_part_of_a_model_that_sees_may_lie_flat),
-        cmocka_unit_test(the_context_of_a_long_rope_is_that_of_its_first_training),
         cmocka_unit_test(a_window_counts_for_qwen_only_when_it_is_asked_for),
         cmocka_unit_test(a_list_of_layer_types_has_the_last_word),
         cmocka_unit_test(layers_without_experts_are_those_that_the_file_names),
-        cmocka_unit_test(a_scaling_that_was_added_by_hand_counts),
-        cmocka_unit_test(llama_3_stretches_low_frequencies_only),
+        cmocka_unit_test(a_window_of_experts_is_one_of_all_layers),
         cmocka_unit_test(both_spellings_of_the_tiny_models_configs_mean_the_same),
         cmocka_unit_test(what_is_quantised_is_known_by_its_method),
         cmocka_unit_test(what_cannot_be_run_is_refused_by_the_field_s_name),
