@@ -32,7 +32,13 @@ static struct runner *runner;
 static struct worker *workers[4];
 
 static void begin(void) {
-    threads_begin();
+    const struct threads_world threads_world = {.now_ns = &world->now_ns,
+                                                .wall_ms = &world->wall_ms,
+                                                .preempt = world->plan.preempt,
+                                                .draws = world_rng('t'),
+                                                .bytes = world_rng('b'),
+                                                .fail = world_fail};
+    threads_begin(&threads_world);
     calls_begin();
     faults_begin();
     vfs_register();

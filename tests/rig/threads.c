@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "threads.h"
 
-#include "world.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +9,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define THREADS_MAX 24
+#define THREADS_MAX 96
+#define GROUPS_MAX 8
 #define STACK_BYTES ((size_t)512 << 10)
 #define NEVER INT64_MAX
 #define SWITCHES_MAX 3000000u                 /* a life with more is taken to go round in circles */
@@ -30,6 +29,14 @@ struct thread {
     int64_t due_ns;
     bool timed_out;
     int errno_value;
+    uint32_t group;
+};
+
+/* Threads that live and die together, as those of a process. */
+struct group {
+    int64_t held_until_ns; /* none of them goes on before */
+    int64_t asleep_ns;     /* how long its machine slept: its clock lags by that */
+    int64_t wall_ms;       /* what its wall clock is ahead of the world's */
 };
 
 /* The wrapped objects lie in the memory of those of the C library; all zero is a new one. */
@@ -43,8 +50,9 @@ struct rwlock {
 };
 
 static struct thread threads[THREADS_MAX];
+static struct group groups[GROUPS_MAX];
 static uint32_t count, current;
-static struct rng draws, bytes;
+static struct threads_world world;
 static uint64_t switches;
 static char *stacks;
 
@@ -61,8 +69,10 @@ __asm__(".text\n"
         "  ret\n"
         ".size rig_switch, . - rig_switch\n");
 
-void threads_begin(void) {
+void threads_begin(const struct threads_world *given) {
+    world = *given;
     memset(threads, 0, sizeof threads);
+    memset(groups, 0, sizeof groups);
     if (!stacks)
         stacks = mmap(NULL, THREADS_MAX * STACK_BYTES, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -71,8 +81,6 @@ void threads_begin(void) {
     count = 1;
     current = 0;
     switches = 0;
-    draws = world_rng('t');
-    bytes = world_rng('b');
 }
 
 uint64_t threads_switches(void) {
@@ -80,7 +88,51 @@ uint64_t threads_switches(void) {
 }
 
 void threads_pass_ns(int64_t ns) {
-    world->now_ns += ns;
+    *world.now_ns += ns;
+}
+
+/* --- groups --- */
+
+void threads_enter(uint32_t group) {
+    assert(group < GROUPS_MAX);
+    threads[current].group = group;
+}
+
+uint32_t threads_group(void) {
+    return threads[current].group;
+}
+
+void threads_end(uint32_t group) {
+    assert(group != threads[current].group);
+    for (uint32_t i = 0; i < count; i++)
+        if (threads[i].group == group) threads[i] = (struct thread){0};
+    groups[group].held_until_ns = 0;
+}
+
+void threads_hold(uint32_t group, int64_t ns, bool also_clock) {
+    int64_t until_ns = *world.now_ns + ns;
+    if (groups[group].held_until_ns < until_ns) groups[group].held_until_ns = until_ns;
+    if (!also_clock) return;
+    groups[group].asleep_ns += ns;
+    for (uint32_t i = 0; i < count; i++)
+        if (threads[i].group == group && threads[i].state == WAITS && threads[i].due_ns != NEVER)
+            threads[i].due_ns += ns;
+}
+
+void threads_set_wall(uint32_t group, int64_t wall_ms) {
+    groups[group].wall_ms = wall_ms;
+}
+
+static const struct group *own_group(void) {
+    return &groups[threads[current].group];
+}
+
+/* When the thread can go on. */
+static int64_t ready_ns(const struct thread *thread) {
+    if (thread->state != READY && thread->state != WAITS) return NEVER;
+    int64_t due_ns = thread->state == READY ? 0 : thread->due_ns;
+    int64_t held_ns = groups[thread->group].held_until_ns;
+    return due_ns > held_ns ? due_ns : held_ns;
 }
 
 /* --- choosing --- */
@@ -88,24 +140,24 @@ void threads_pass_ns(int64_t ns) {
 static void go_to(uint32_t next) {
     if (next == current) return;
     struct thread *from = &threads[current], *to = &threads[next];
-    if (++switches > SWITCHES_MAX) world_fail("the life goes round in circles (liveness)");
+    if (++switches > SWITCHES_MAX) world.fail("the life goes round in circles (liveness)");
     from->errno_value = errno;
     current = next;
     rig_switch(&from->stack, to->stack);
     errno = threads[current].errno_value;
 }
 
-/* Wakes those whose deadline has come, and if there are none, those of the next deadline. */
-static void wake_next(void) {
+/* Lets the clock move on to the next moment at which a thread can go on. */
+static void pass_time(void) {
     int64_t due_ns = NEVER;
     for (uint32_t i = 0; i < count; i++)
-        if (threads[i].state == WAITS && threads[i].due_ns < due_ns) due_ns = threads[i].due_ns;
-    if (due_ns == NEVER) world_fail("all threads wait for ever (liveness)");
-    if (world->now_ns < due_ns) world->now_ns = due_ns;
-    if (world->now_ns > LIFE_NS * 30) world_fail("a month has passed (liveness)");
+        if (ready_ns(&threads[i]) < due_ns) due_ns = ready_ns(&threads[i]);
+    if (due_ns == NEVER) world.fail("all threads wait for ever (liveness)");
+    if (*world.now_ns < due_ns) *world.now_ns = due_ns;
+    if (*world.now_ns > LIFE_NS * 30) world.fail("a month has passed (liveness)");
     for (uint32_t i = 0; i < count; i++) {
         struct thread *thread = &threads[i];
-        if (thread->state != WAITS || thread->due_ns > world->now_ns) continue;
+        if (thread->state != WAITS || ready_ns(thread) > *world.now_ns) continue;
         thread->state = READY;
         thread->timed_out = true;
     }
@@ -116,24 +168,22 @@ static void choose(void) {
     for (;;) {
         uint32_t ready[THREADS_MAX], ready_count = 0;
         for (uint32_t i = 0; i < count; i++)
-            if (threads[i].state == READY ||
-                (threads[i].state == WAITS && threads[i].due_ns <= world->now_ns))
-                ready[ready_count++] = i;
+            if (ready_ns(&threads[i]) <= *world.now_ns) ready[ready_count++] = i;
         if (ready_count > 0) {
-            uint32_t next = ready[ready_count > 1 ? rng_below(&draws, ready_count) : 0];
+            uint32_t next = ready[ready_count > 1 ? rng_below(&world.draws, ready_count) : 0];
             if (threads[next].state == WAITS) threads[next].timed_out = true;
             threads[next].state = READY;
             go_to(next);
             return;
         }
-        wake_next();
+        pass_time();
     }
 }
 
 void threads_may_switch(void) {
-    world->now_ns += 200;
-    if (count < 2 || world->plan.preempt == 0) return;
-    if (world->plan.preempt == 1 || rng_below(&draws, world->plan.preempt) == 0) choose();
+    *world.now_ns += 200;
+    if (count < 2 || world.preempt == 0) return;
+    if (world.preempt == 1 || rng_below(&world.draws, world.preempt) == 0) choose();
 }
 
 /* Waits for `awaited` or the deadline. False if the deadline came first. */
@@ -153,13 +203,13 @@ static void wake(const void *awaited, bool all) {
     for (uint32_t i = 0; i < count; i++)
         if (threads[i].state == WAITS && threads[i].awaited == awaited) found[found_count++] = i;
     if (found_count == 0) return;
-    uint32_t only = all || found_count == 1 ? 0 : (uint32_t)rng_below(&draws, found_count);
+    uint32_t only = all || found_count == 1 ? 0 : (uint32_t)rng_below(&world.draws, found_count);
     for (uint32_t i = 0; i < found_count; i++)
         if (all || i == only) threads[found[i]].state = READY;
 }
 
 void threads_sleep_ns(int64_t ns) {
-    wait_for(NULL, world->now_ns + ns);
+    wait_for(NULL, *world.now_ns + ns);
 }
 
 /* --- threads --- */
@@ -178,14 +228,18 @@ int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attribute
 int __wrap_pthread_create(pthread_t *ret_thread, const pthread_attr_t *attributes,
                           void *(*main)(void *), void *argument) {
     (void)attributes;
-    assert(count < THREADS_MAX);
-    struct thread *thread = &threads[count];
-    *thread = (struct thread){.state = READY, .main = main, .argument = argument};
-    void **top = (void **)(void *)(stacks + (count + 1) * STACK_BYTES);
+    uint32_t place = 0; /* that of a thread whose group has ended is free */
+    while (place < count && threads[place].state != NONE) place++;
+    assert(place < THREADS_MAX);
+    struct thread *thread = &threads[place];
+    *thread = (struct thread){
+        .state = READY, .main = main, .argument = argument, .group = threads[current].group};
+    void **top = (void **)(void *)(stacks + (place + 1) * STACK_BYTES);
     top[-1] = NULL;                     /* no caller; keeps the stack aligned */
     top[-2] = (void *)(uintptr_t)first; /* where rig_switch returns to */
     thread->stack = &top[-8];           /* behind six registers */
-    *ret_thread = (pthread_t)count++;
+    *ret_thread = (pthread_t)place;
+    if (place == count) count++;
     threads_may_switch();
     return 0;
 }
@@ -219,12 +273,12 @@ int __wrap_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t 
 
 int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex);
 int __wrap_pthread_mutex_destroy(pthread_mutex_t *mutex) {
-    if (mutex_of(mutex)->owner) world_fail("a mutex is destroyed while it is held");
+    if (mutex_of(mutex)->owner) world.fail("a mutex is destroyed while it is held");
     return 0;
 }
 
 static void lock(struct mutex *mutex) {
-    if (mutex->owner == current + 1) world_fail("a thread takes a lock that it has");
+    if (mutex->owner == current + 1) world.fail("a thread takes a lock that it has");
     while (mutex->owner) {
         mutex->waiters++;
         wait_for(mutex, NEVER);
@@ -241,7 +295,7 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex) {
 }
 
 static void unlock(struct mutex *mutex) {
-    if (mutex->owner != current + 1) world_fail("a thread gives a lock back that it has not");
+    if (mutex->owner != current + 1) world.fail("a thread gives a lock back that it has not");
     mutex->owner = 0;
     if (mutex->waiters) wake(mutex, true);
 }
@@ -265,14 +319,14 @@ int __wrap_pthread_cond_destroy(pthread_cond_t *cond);
 int __wrap_pthread_cond_destroy(pthread_cond_t *cond) {
     for (uint32_t i = 0; i < count; i++)
         if (threads[i].state == WAITS && threads[i].awaited == cond)
-            world_fail("a condition is destroyed while a thread waits for it");
+            world.fail("a condition is destroyed while a thread waits for it");
     return 0;
 }
 
 static bool wait_on(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t due_ns) {
     bool in_time = true;
     unlock(mutex_of(mutex));
-    if (rng_below(&draws, SPURIOUS) != 0)
+    if (rng_below(&world.draws, SPURIOUS) != 0)
         in_time = wait_for(cond, due_ns);
     else
         choose();
@@ -291,6 +345,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
                                   const struct timespec *due) {
     int64_t due_ns = (int64_t)due->tv_sec * 1000000000 + due->tv_nsec;
+    due_ns += own_group()->asleep_ns;
     return wait_on(cond, mutex, due_ns) ? 0 : ETIMEDOUT;
 }
 
@@ -361,8 +416,12 @@ int __wrap_pthread_rwlock_unlock(pthread_rwlock_t *lock) {
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_now) {
-    int64_t now_ns = world->now_ns += 100;
-    if (clock == CLOCK_REALTIME) now_ns += world->wall_ms * 1000000 + UNIX_S * INT64_C(1000000000);
+    int64_t now_ns = *world.now_ns += 100;
+    const struct group *group = own_group();
+    if (clock == CLOCK_REALTIME)
+        now_ns += (*world.wall_ms + group->wall_ms) * 1000000 + UNIX_S * INT64_C(1000000000);
+    else
+        now_ns -= group->asleep_ns;
     ret_now->tv_sec = now_ns / 1000000000;
     ret_now->tv_nsec = now_ns % 1000000000;
     return 0;
@@ -378,5 +437,5 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *ret_left) {
 void __wrap_randombytes_buf(void *ret_bytes, size_t size);
 void __wrap_randombytes_buf(void *ret_bytes, size_t size) {
     unsigned char *to = ret_bytes;
-    for (size_t i = 0; i < size; i++) to[i] = (unsigned char)(rng_next(&bytes) >> 32);
+    for (size_t i = 0; i < size; i++) to[i] = (unsigned char)(rng_next(&world.bytes) >> 32);
 }

@@ -76,9 +76,8 @@ enum err copy_lead(struct copy *copy, const struct chain_end *end, struct error 
     struct entry_header header;
     struct buf entry;
     /* A standby has no right to what led before it: its entry has to be the next one. */
-    bool is_own = end->number > 0 && lead_note_has(copy->state_dir, end->header.nonce);
-    enum err err =
-        lead_note_begin(copy->state_dir, is_own ? end->header.nonce : "", copy->nonce, error);
+    bool goes_on = end->number == 0 || lead_note_has(copy->state_dir, end->header.nonce);
+    enum err err = lead_note_begin(copy->state_dir, goes_on, copy->nonce, error);
     if (err != OK) return err;
     pthread_mutex_lock(&copy->lock);
     copy->base = end->base;

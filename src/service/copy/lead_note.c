@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define NAME "copied_as"
-#define BYTES_MAX 256
+#define WORD_BYTES 33 /* a nonce and what separates it */
+#define BYTES_MAX (WORD_BYTES * 30)
 
 static void name_file(const char *state_dir, const char *ending, char ret_file[PATH_MAX]) {
     snprintf(ret_file, PATH_MAX, "%.4000s/" NAME "%s", state_dir, ending);
@@ -36,10 +37,24 @@ static enum err write_note(const char *state_dir, const char *text, struct error
     return err == OK ? os_fsync_dir(state_dir, error) : err;
 }
 
-enum err lead_note_begin(const char *state_dir, const char *last, const char *nonce,
+enum err lead_note_begin(const char *state_dir, bool goes_on, const char *nonce,
                          struct error *error) {
-    char text[BYTES_MAX];
-    snprintf(text, sizeof text, "%s %s\n", last, nonce);
+    char file[PATH_MAX], text[BYTES_MAX + 2 * WORD_BYTES] = "", *old = NULL;
+    size_t bytes = 0;
+    struct error ignored;
+    name_file(state_dir, "", file);
+    if (goes_on && os_read_file(file, BYTES_MAX, &old, &bytes, &ignored) == OK) {
+        bytes = strcspn(old, "\n");
+        memcpy(text, old, bytes);
+        if (bytes) text[bytes++] = ' ';
+    }
+    free(old);
+    /* The second one is the oldest that began in vain. */
+    if (bytes + WORD_BYTES > BYTES_MAX) {
+        memmove(text + WORD_BYTES, text + 2 * (size_t)WORD_BYTES, bytes - 2 * (size_t)WORD_BYTES);
+        bytes -= WORD_BYTES;
+    }
+    snprintf(text + bytes, sizeof text - bytes, "%s\n", nonce);
     return write_note(state_dir, text, error);
 }
 

@@ -64,6 +64,14 @@ static enum err take_over(struct copy *copy, struct chain_end *end, struct error
     if (err != OK) return err;
     /* The next entry was missing because a base made it needless. */
     if (end->number != silent_at) return err_set(error, ERR_CONFLICT, "the server goes on");
+    /* Nothing was acknowledged before the first base is whole, and only its server can make it: to
+     * lead here would end that server, with nothing to restore. */
+    if (end->base == 0) {
+        log_warn("event=copy_silent host=\"%s\" entry=%" PRIu64
+                 "; the copy has no whole state yet, so that server must start again",
+                 end->header.host, end->number);
+        return err_set(error, ERR_CONFLICT, "there is no complete copy yet");
+    }
     log_info("event=copy_silent host=\"%s\" entry=%" PRIu64 "; taking over", end->header.host,
              end->number);
     /* The mark comes first: a server that starts here after a kill must not lead with nothing. */

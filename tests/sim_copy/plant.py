@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes copies of sources of copy/ that have mistakes in them, for the simulator to find. A
+mistake is made where sim_planted() says its number. A text that is replaced must occur once, so
+that the list follows the code.
+
+  tests/sim_copy/plant.py SOURCE_ROOT OUT_FOLDER
+"""
+import pathlib, sys
+
+DECLARE = "int sim_planted(void);\n"
+SENDER, PUT, COPY, BASE, STANDBY = ("sender.c", "put.c", "copy.c", "base.c", "standby.c")
+# The file, its text, and the text in its place.
+MISTAKES = [
+    # 1: an entry counts before the storage has answered
+    (SENDER, "    copy->is_sending = true;\n",
+     "    copy->is_sending = true;\n    if (sim_planted() == 1) {\n        copy->copied = told;\n"
+     "        pthread_cond_broadcast(&copy->stored);\n    }\n"),
+    # 2: whose entry stands there already is not looked at
+    (PUT, "if (strcmp(header.nonce, copy->nonce) == 0) return OK;",
+     "if (sim_planted() == 2 || strcmp(header.nonce, copy->nonce) == 0) return OK;"),
+    # 3: a server leads without an entry of its own
+    (COPY, "    err = copy_put_entry(copy, end->number + 1, buf_str(&entry), error);\n"
+     "    if (err == OK) err = check_end(copy, end->number + 1, error);\n"
+     "    if (err == OK) err = check_refusal(copy, end->number + 1, buf_str(&entry), error);\n",
+     "    if (sim_planted() != 3)\n"
+     "        err = copy_put_entry(copy, end->number + 1, buf_str(&entry), error);\n"
+     "    if (err == OK && sim_planted() != 3 && sim_planted() != 5)\n"
+     "        err = check_end(copy, end->number + 1, error);\n"
+     "    if (err == OK && sim_planted() != 3)\n"
+     "        err = check_refusal(copy, end->number + 1, buf_str(&entry), error);\n"),
+    # 4: a base removes the first entry that it needs
+    (BASE, "remove_log(copy, old_first, base->first);",
+     "remove_log(copy, old_first, base->first + (sim_planted() == 4));"),
+    # 5: that an entry stands in a gap below a base is not seen (above)
+    # 6: entries with which servers began to lead are removed, too
+    (BASE, "if (is_lead(copy, i)) continue;",
+     "if (is_lead(copy, i) && sim_planted() != 6) continue;"),
+    # 7: a base leaves out the entry under way
+    (BASE, "base->first = copy->next + (copy->is_sending ? 1 : 0);",
+     "base->first = copy->next + (copy->is_sending || sim_planted() == 7 ? 1 : 0);"),
+    # 8: a standby leads before there is a whole state
+    (STANDBY, "if (end->base == 0) {", "if (end->base == 0 && sim_planted() != 8) {"), ]
+
+root, out = (pathlib.Path(word) for word in sys.argv[1:])
+for name in (SENDER, PUT, COPY, BASE, STANDBY):
+    text = (root / "src/service/copy" / name).read_text()
+    for file, old, new in MISTAKES:
+        if file != name:
+            continue
+        if text.count(old) != 1:
+            sys.exit(f"{name}: this occurs {text.count(old)} times, not once: {old}")
+        text = text.replace(old, new)
+    (out / name).write_text(DECLARE + text)

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server.h"
+
+#include "../rig/threads.h"
+
+#include "base/clock.h"
+#include "copy/copy_internal.h"
+#include "events.h"
+#include "sim.h"
+#include "storage.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SILENCE_MS 15000
+#define ANSWER_MS 30000 /* how long an answer waits for the copy */
+
+struct server servers[PLAN_SERVERS_MAX];
+
+/* --- clients --- */
+
+static struct rng life_rng(const struct server *server, uint64_t purpose) {
+    return sim_rng(purpose * 1000 + server->life * 8 + server->index);
+}
+
+static int64_t answer_due_ns(void) {
+    return clock_monotonic_ns() + ANSWER_MS * INT64_C(1000000);
+}
+
+static bool goes_on(const struct server *server) {
+    return !server->stop && !copy_is_fenced(server->copy);
+}
+
+/* Sleeps until the next thing that a client does. */
+static void idle(struct rng *rng) {
+    clock_sleep_ms(1 + (int64_t)rng_below(rng, rng_below(rng, 4) ? 300 : 5000));
+}
+
+/* Results come: the log writer tells the runner of them once they are in the copy. */
+static void *results_main(void *context) {
+    struct server *server = context;
+    struct rng rng = life_rng(server, 'r');
+    while (goes_on(server)) {
+        idle(&rng);
+        uint32_t bytes = store_append_simulated(server, &rng);
+        if (copy_wait(server->copy, true, answer_due_ns())) ledger_tell_text(server->served, bytes);
+    }
+    return NULL;
+}
+
+/* An admin changes keys. */
+static void change_keys(struct server *server) {
+    uint32_t version = store_keys_simulated(server);
+    copy_look_at_files(server->copy);
+    if (copy_wait(server->copy, false, answer_due_ns())) ledger_tell_keys(version);
+}
+
+static void serve_clients(struct server *server) {
+    struct rng rng = life_rng(server, 'c');
+    while (goes_on(server)) {
+        idle(&rng);
+        if (!goes_on(server)) return;
+        if (rng_below(&rng, 10) == 0) {
+            change_keys(server);
+            continue;
+        }
+        if (!store_commit_simulated(server, &rng)) continue;
+        uint32_t commit = server->state.commit;
+        if (!copy_wait(server->copy, false, answer_due_ns())) continue;
+        ledger_tell(commit);
+        sim->told++;
+        sim_note("server %u acknowledges commit %u", server->index, commit);
+    }
+}
+
+/* --- the process --- */
+
+static bool has_state(const char *dir) {
+    char path[160];
+    snprintf(path, sizeof path, "%s/meta.db", dir);
+    bool has_database = access(path, F_OK) == 0;
+    snprintf(path, sizeof path, "%s/restoring", dir);
+    return has_database && access(path, F_OK) != 0;
+}
+
+static void name_dir(struct server *server) {
+    snprintf(server->dir, sizeof server->dir, "%.60s/server%u-%u", sim->root, server->index,
+             server->folder);
+}
+
+/* As the app's serve.c opens a copy, and node.c the store. */
+static enum err open_copy(struct server *server, struct error *error) {
+    const struct copy_options options = {
+        .place = "/sim", .state_dir = server->dir, .stop = &server->stop};
+    enum err err = copy_open(&server->copy, &options, error);
+    if (err == OK && server->is_standby && !has_state(server->dir)) {
+        struct state state;
+        err = copy_stand_by(server->copy, SILENCE_MS, error);
+        if (err != OK) return err;
+        sim_note("server %u has restored", server->index);
+        ledger_check(server->dir, storage_lead_ns(server->copy->leader), &state);
+    }
+    if (err != OK) return err;
+    if (mkdir(server->dir, 0700) != 0 && access(server->dir, F_OK) != 0) abort();
+    store_open_simulated(server);
+    return copy_attach(server->copy, (struct store *)(void *)server, error);
+}
+
+static void *process_main(void *context) {
+    struct server *server = context;
+    struct error error;
+    pthread_t results;
+    sim_note("server %u starts", server->index);
+    pthread_mutex_init(&server->lock, NULL);
+    enum err err = open_copy(server, &error);
+    if (err == OK) {
+        server->is_open = true;
+        sim_note("server %u serves", server->index);
+        if (pthread_create(&results, NULL, results_main, server) != 0) abort();
+        serve_clients(server);
+        pthread_join(results, NULL);
+        server->is_open = false;
+    }
+    if (err != OK) sim_note("server %u: %.100s", server->index, error.text);
+    if (err == ERR_CORRUPT) sim_fail("server %u: %s (fsck)", server->index, error.text);
+    if (err == ERR_INVALID) sim_fail("server %u: %s (start)", server->index, error.text);
+    if (err == OK && copy_is_fenced(server->copy)) sim_note("server %u is fenced", server->index);
+    copy_close(server->copy);
+    /* An operator gives an old server a new directory. */
+    if (err == ERR_CONFLICT) {
+        server->is_standby = true;
+        server->folder++;
+    }
+    events_exit(server->index);
+}
+
+void server_start(uint32_t index) {
+    struct server *server = &servers[index];
+    pthread_t thread;
+    server->index = index;
+    server->life++;
+    server->is_open = false;
+    server->stop = false;
+    server->copy = NULL;
+    server->mirror = NULL;
+    name_dir(server);
+    threads_enter(index + 1);
+    if (pthread_create(&thread, NULL, process_main, server) != 0) abort();
+    threads_enter(0);
+}
+
+void server_want_base(uint32_t index) {
+    struct server *server = &servers[index];
+    if (server->is_open) server->copy->log_bytes = UINT64_C(1) << 40;
+}
