@@ -46,7 +46,7 @@ void plan_draw(struct plan *ret_plan, uint64_t seed) {
     plan.preempt = preempts[rng_below(&rng, 4)];
     plan.trouble = troubles[rng_below(&rng, 4)];
     plan.slow_ms = slows_ms[rng_below(&rng, 4)];
-    plan.has_large = rng_below(&rng, 8) == 0;
+    plan.has_large = rng_below(&rng, 4) == 0;
     plan.event_count = 1 + (uint32_t)rng_below(&rng, PLAN_EVENTS_MAX);
     for (uint32_t i = 0; i < plan.event_count; i++) draw_event(&plan.events[i], &rng, plan.servers);
     if (plan.event_count >= 3 && rng_below(&rng, 8) == 0) draw_gap(plan.events, &rng);

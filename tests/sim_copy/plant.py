@@ -40,7 +40,10 @@ MISTAKES = [
     (BASE, "base->first = copy->next + (copy->is_sending ? 1 : 0);",
      "base->first = copy->next + (copy->is_sending || sim_planted() == 7 ? 1 : 0);"),
     # 8: a standby leads before there is a whole state
-    (STANDBY, "if (end->base == 0) {", "if (end->base == 0 && sim_planted() != 8) {"), ]
+    (STANDBY, "if (end->base == 0) {", "if (end->base == 0 && sim_planted() != 8) {"),
+    # 9: a base removes a file's object that only the log after it names
+    (BASE, "row.told_in < base->first)",
+     "(row.told_in < base->first || sim_planted() == 9))"), ]
 
 root, out = (pathlib.Path(word) for word in sys.argv[1:])
 for name in (SENDER, PUT, COPY, BASE, STANDBY):

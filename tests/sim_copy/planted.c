@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEEDS_MAX 2000u
+#define SEEDS_MAX 4000u
 #define EVENTS_MAX 6u
 
 /* What is wrong, and the marks of the violations that show it. */
@@ -28,6 +28,7 @@ static const struct {
     {"entries of leads that a base removes", {"(chain)", "(acknowledged)"}},
     {"a base that leaves out the entry under way", {"(fsck)", "(acknowledged)", "(results)"}},
     {"a standby that leads before there is a whole state", {"(liveness)"}},
+    {"an object that a base removes and the log names", {"(restore)", "(liveness)", "(fsck)"}},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 

@@ -129,8 +129,8 @@ static void *process_main(void *context) {
     if (err == ERR_INVALID) sim_fail("server %u: %s (start)", server->index, error.text);
     if (err == OK && copy_is_fenced(server->copy)) sim_note("server %u is fenced", server->index);
     copy_close(server->copy);
-    /* An operator gives an old server a new directory. */
-    if (err == ERR_CONFLICT) {
+    /* An operator does as the sentence says. */
+    if (err == ERR_CONFLICT && strstr(error.text, "give --standby")) {
         server->is_standby = true;
         server->folder++;
     }

@@ -90,14 +90,15 @@ static uint32_t draw_file(struct server *server, struct rng *rng) {
 
 bool store_commit_simulated(struct server *server, struct rng *rng) {
     uint32_t fresh = 0, gone = 0;
-    if (rng_below(rng, 4) == 0) {
+    uint32_t most = sim->plan.has_large ? 2 : LEDGER_FILES_MAX; /* they go soon */
+    if (rng_below(rng, sim->plan.has_large ? 2 : 4) == 0) {
         fresh = draw_file(server, rng);
         if (!place_file(server, fresh)) return false;
     }
     pthread_mutex_lock(&server->lock);
     const struct state before = server->state;
     struct state *state = &server->state;
-    if (fresh && state->file_count == LEDGER_FILES_MAX) {
+    if (fresh && state->file_count == most) {
         gone = state->files[0];
         memmove(state->files, state->files + 1, --state->file_count * sizeof *state->files);
         state->files[state->file_count] = 0;

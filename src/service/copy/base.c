@@ -122,7 +122,7 @@ static enum err add_file(struct base *base, const char *path, int fd, struct err
     uint64_t bytes;
     enum err err = os_file_bytes(fd, &bytes, error);
     if (err == OK && bytes <= INLINE_BYTES) return add_bytes(base, path, fd, bytes, error);
-    if (err == OK) err = copy_object(base->copy, path, fd, bytes, 0, &object, error);
+    if (err == OK) err = copy_object(base->copy, path, fd, bytes, 0, 0, &object, error);
     if (err != OK) return err;
     entry_add_object(&base->piece, path, bytes, &object);
     return put_full(base, error);
@@ -249,8 +249,9 @@ static void remove_pieces(struct copy *copy, const struct entry_object *at, uint
     }
 }
 
-/* Takes the rows out that only older bases name. */
-static struct object_row *take_unseen(struct copy *copy, uint64_t serial, size_t *ret_count) {
+/* Takes the rows out that neither the base nor the log after it names. */
+static struct object_row *take_unseen(struct copy *copy, const struct base *base,
+                                      size_t *ret_count) {
     size_t kept = 0, count = 0;
     pthread_mutex_lock(&copy->lock);
     struct object_row *gone = mem_new(copy->row_count + 1, sizeof *gone);
@@ -258,8 +259,8 @@ static struct object_row *take_unseen(struct copy *copy, uint64_t serial, size_t
     map_init(&copy->row_of);
     for (size_t i = 0; i < copy->row_count; i++) {
         const struct object_row row = copy->rows[i];
-        bool is_newer = row.at.leader == copy->leader && row.at.serial >= serial;
-        if (!row.is_seen && !is_newer) {
+        bool is_newer = row.at.leader == copy->leader && row.at.serial >= base->serial;
+        if (!row.is_seen && !is_newer && row.told_in < base->first) {
             gone[count++] = row;
             continue;
         }
@@ -272,9 +273,9 @@ static struct object_row *take_unseen(struct copy *copy, uint64_t serial, size_t
     return gone;
 }
 
-static void remove_unseen(struct copy *copy, uint64_t serial) {
+static void remove_unseen(struct copy *copy, const struct base *base) {
     size_t count;
-    struct object_row *gone = take_unseen(copy, serial, &count);
+    struct object_row *gone = take_unseen(copy, base, &count);
     for (size_t i = 0; i < count; i++) {
         const struct object_row *row = &gone[i];
         remove_pieces(copy, &row->at, (row->bytes + row->at.piece_bytes - 1) / row->at.piece_bytes);
@@ -326,7 +327,7 @@ static enum err publish(struct base *base, struct error *error) {
     log_info("event=copy_base entry=%" PRIu64 " bytes=%" PRIu64, number, base->bytes);
     remove_log(copy, old_first, base->first);
     remove_pieces(copy, &old, old.piece_bytes);
-    remove_unseen(copy, base->serial);
+    remove_unseen(copy, base);
     return OK;
 }
 

@@ -120,7 +120,7 @@ static enum err note_row(void *context, const struct entry_record *record, struc
     if (record->kind != ENTRY_OBJECT) return OK;
     const struct entry_object object = entry_object_of(record);
     pthread_mutex_lock(&copy->lock);
-    copy_note_object(copy, record->path, record->value, &object);
+    copy_note_object(copy, record->path, record->value, &object, 0);
     pthread_mutex_unlock(&copy->lock);
     return OK;
 }

@@ -36,6 +36,8 @@ struct object_row {
     uint64_t bytes;
     struct entry_object at;
     bool is_seen; /* by the base that is being made */
+    /* Entry of the log that names it; 0: only a base does; UINT64_MAX: one will. */
+    uint64_t told_in;
 };
 
 struct small_file {
@@ -137,12 +139,13 @@ enum err copy_start_sender(struct copy *copy, struct error *error) MUST_CHECK;
 /* Tells of a file that never changes: inside an entry, or in pieces that are stored first. */
 enum err copy_file(struct copy *copy, const char *path, int64_t until_ns,
                    struct error *error) MUST_CHECK;
-/* Stores a large file in pieces, unless it is; *ret_object says where. */
-enum err copy_object(struct copy *copy, const char *path, int fd, uint64_t bytes, int64_t until_ns,
-                     struct entry_object *ret_object, struct error *error) MUST_CHECK;
+/* Stores a large file in pieces, unless it is; *ret_object says where. `told_in` as in the row. */
+enum err copy_object(struct copy *copy, const char *path, int fd, uint64_t bytes, uint64_t told_in,
+                     int64_t until_ns, struct entry_object *ret_object,
+                     struct error *error) MUST_CHECK;
 /* The lock is held. */
 void copy_note_object(struct copy *copy, const char *path, uint64_t bytes,
-                      const struct entry_object *at);
+                      const struct entry_object *at, uint64_t told_in);
 
 /* --- small.c --- */
 /* True for a name at the top of the state directory that a copy has. */

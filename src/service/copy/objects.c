@@ -9,16 +9,16 @@
 #include <stdlib.h>
 
 void copy_note_object(struct copy *copy, const char *path, uint64_t bytes,
-                      const struct entry_object *at) {
+                      const struct entry_object *at, uint64_t told_in) {
     copy->rows = vec_grow(copy->rows, copy->row_count, &copy->row_capacity, sizeof *copy->rows);
     struct object_row *row = &copy->rows[copy->row_count];
-    *row = (struct object_row){.bytes = bytes, .at = *at};
+    *row = (struct object_row){.bytes = bytes, .at = *at, .told_in = told_in};
     snprintf(row->path, sizeof row->path, "%s", path);
     map_put(&copy->row_of, str_from(path), copy->row_count++);
 }
 
 /* Finds where the file lies already, and marks that as seen. */
-static bool find(struct copy *copy, const char *path, uint64_t bytes,
+static bool find(struct copy *copy, const char *path, uint64_t bytes, uint64_t told_in,
                  struct entry_object *ret_object) {
     uint64_t index;
     pthread_mutex_lock(&copy->lock);
@@ -26,6 +26,7 @@ static bool find(struct copy *copy, const char *path, uint64_t bytes,
         map_get(&copy->row_of, str_from(path), &index) && copy->rows[index].bytes == bytes;
     if (is_there) {
         copy->rows[index].is_seen = true;
+        if (told_in) copy->rows[index].told_in = told_in;
         *ret_object = copy->rows[index].at;
     }
     pthread_mutex_unlock(&copy->lock);
@@ -53,16 +54,16 @@ static enum err put_pieces(struct copy *copy, int fd, uint64_t bytes, int64_t un
     return err;
 }
 
-enum err copy_object(struct copy *copy, const char *path, int fd, uint64_t bytes, int64_t until_ns,
-                     struct entry_object *ret_object, struct error *error) {
-    if (find(copy, path, bytes, ret_object)) return OK;
+enum err copy_object(struct copy *copy, const char *path, int fd, uint64_t bytes, uint64_t told_in,
+                     int64_t until_ns, struct entry_object *ret_object, struct error *error) {
+    if (find(copy, path, bytes, told_in, ret_object)) return OK;
     struct entry_object object = {.leader = copy->leader,
                                   .serial = atomic_fetch_add(&copy->serial, 1),
                                   .piece_bytes = PIECE_BYTES};
     enum err err = put_pieces(copy, fd, bytes, until_ns, &object, error);
     if (err != OK) return err;
     pthread_mutex_lock(&copy->lock);
-    copy_note_object(copy, path, bytes, &object);
+    copy_note_object(copy, path, bytes, &object, told_in);
     pthread_mutex_unlock(&copy->lock);
     *ret_object = object;
     return OK;
@@ -82,12 +83,25 @@ static enum err tell_inline(struct copy *copy, const char *path, int fd, size_t 
     return err;
 }
 
+/* Notes which entry names the object: no base that needs this entry removes it, although the file
+ * may be gone before the base sees it, or the base may have stored it a second time. The lock is
+ * held. */
+static void note_told(struct copy *copy, const struct entry_object *object) {
+    for (size_t i = copy->row_count; i-- > 0;) {
+        struct object_row *row = &copy->rows[i];
+        if (row->at.leader != object->leader || row->at.serial != object->serial) continue;
+        row->told_in = copy->next + (copy->is_sending ? 1 : 0);
+        return;
+    }
+}
+
 static enum err tell_object(struct copy *copy, const char *path, int fd, uint64_t bytes,
                             int64_t until_ns, struct error *error) {
     struct entry_object object;
-    enum err err = copy_object(copy, path, fd, bytes, until_ns, &object, error);
+    enum err err = copy_object(copy, path, fd, bytes, UINT64_MAX, until_ns, &object, error);
     if (err != OK) return err;
     pthread_mutex_lock(&copy->lock);
+    note_told(copy, &object);
     entry_add_object(&copy->gathered.records, path, bytes, &object);
     copy_note(copy, false);
     pthread_mutex_unlock(&copy->lock);
