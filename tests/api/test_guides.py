@@ -149,7 +149,8 @@ class Room:
         self.server = None
 
 
-@pytest.fixture(scope="module", params=["installed", "clone"] if support.SHARE == 1 else ["installed"])
+@pytest.fixture(scope="module",
+                params=["installed", "clone"] if support.IS_NIGHTLY else ["installed"])
 def found(request, tmp_path_factory):
     """The binary and the folder of examples that a reader of the guides has."""
     if request.param == "clone":

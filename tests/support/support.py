@@ -10,6 +10,7 @@ os.environ.setdefault("QUERN_PACKED_CACHE_DIR", str(ROOT / "build/packed"))  # a
 SHARED = pathlib.Path(os.environ.get("QUERN_SHARED", ROOT.parent / "shared"))
 MINILM = os.environ.get("QUERN_MINILM", "all-minilm")
 SHARE = float(os.environ.get("QUERN_SHARE") or 1)  # how many drawn cases slow tests run
+IS_NIGHTLY = float(os.environ.get("QUERN_KILLS") or 0) >= 1  # what repeats a test in another way runs
 
 
 def drawn(cases, least=1):

@@ -247,6 +247,23 @@ static uint32_t before(const float *logits, uint32_t vocab, uint32_t token) {
     return count;
 }
 
+/* The most likely tokens, of equal ones the first. */
+static void find_top(const float *logits, uint32_t vocab, struct gpu_answer *answer) {
+    uint32_t found = 0;
+    for (uint32_t id = 0; id < vocab; id++) {
+        uint32_t at = found;
+        while (at > 0 && logits[id] > answer->top_logits[at - 1]) at--;
+        if (at == answer->top_count) continue;
+        if (found < answer->top_count) found++;
+        for (uint32_t i = found - 1; i > at; i--) {
+            answer->top[i] = answer->top[i - 1];
+            answer->top_logits[i] = answer->top_logits[i - 1];
+        }
+        answer->top[at] = (int32_t)id;
+        answer->top_logits[at] = logits[id];
+    }
+}
+
 enum err cuda_logprobs(const struct cuda_logprobs *call, struct CUstream_st *stream,
                        struct error *error) {
     (void)stream;
@@ -262,11 +279,7 @@ enum err cuda_logprobs(const struct cuda_logprobs *call, struct CUstream_st *str
                                       .rank = before(logits, in->vocab, (uint32_t)token) + 1,
                                       .top_count = ask->top_count,
                                       .lse = call->stats[ask->row].lse};
-        for (uint32_t id = 0; id < in->vocab; id++) {
-            const uint32_t at = before(logits, in->vocab, id);
-            if (at < ask->top_count) answer->top[at] = (int32_t)id;
-            if (at < ask->top_count) answer->top_logits[at] = logits[id];
-        }
+        find_top(logits, in->vocab, answer);
         for (uint32_t i = 0; i < ask->named_count; i++)
             call->named_logits[ask->named_begin + i] =
                 draw_clean(logits[call->named[ask->named_begin + i]]);

@@ -50,31 +50,44 @@ static void put_code(enum grouping kind, const struct place *place, uint32_t i, 
     *byte = (uint8_t)((*byte & ~mask) | code << shift);
 }
 
-static float number_of(enum grouping kind, const struct place *place, uint32_t i) {
+/* The scales of a line's group as numbers. */
+struct scales {
+    float low, high;
+};
+
+static struct scales scales_of(enum grouping kind, const struct place *place) {
+    if (kind == GROUPED_E2M1) return (struct scales){host_from_bf16(place->pair[0]), 0};
+    return (struct scales){half_to_f32(place->pair[0]), half_to_f32(place->pair[1])};
+}
+
+static float number_of(enum grouping kind, const struct place *place, struct scales scales,
+                       uint32_t i) {
     uint32_t shift;
     const uint32_t byte = *byte_of(kind, place, i, &shift);
-    const float low = half_to_f32(place->pair[0]), high = half_to_f32(place->pair[1]);
-    if (kind == GROUPED_BYTES) return (i < 16 ? low : high) * ((float)byte - 32.0f);
+    if (kind == GROUPED_BYTES) return (i < 16 ? scales.low : scales.high) * ((float)byte - 32.0f);
     const uint32_t nibble = byte >> shift & 15u;
     if (kind == GROUPED_E2M1) {
         static const float sizes[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-        return host_from_bf16(place->pair[0]) * (nibble & 8 ? -sizes[nibble & 7] : sizes[nibble]);
+        return scales.low * (nibble & 8 ? -sizes[nibble & 7] : sizes[nibble]);
     }
     const float code = (float)nibble;
-    return kind == GROUPED_ZEROS ? low * (code + high) : low * code + high;
+    return kind == GROUPED_ZEROS ? scales.low * (code + scales.high)
+                                 : scales.low * code + scales.high;
 }
 
 void host_grouped_numbers(const struct cuda_grouped *weights, uint32_t line, float *ret_values) {
     for (uint32_t group = 0; group < weights->inputs / GROUPED_INPUTS; group++) {
         const struct place place = place_of(weights, line, group);
+        const struct scales scales = scales_of(weights->kind, &place);
         for (uint32_t i = 0; i < GROUPED_INPUTS; i++)
-            ret_values[group * GROUPED_INPUTS + i] = number_of(weights->kind, &place, i);
+            ret_values[group * GROUPED_INPUTS + i] = number_of(weights->kind, &place, scales, i);
     }
 }
 
 float host_grouped_number(const struct cuda_grouped *weights, uint32_t line, uint32_t input) {
     const struct place place = place_of(weights, line, input / GROUPED_INPUTS);
-    return number_of(weights->kind, &place, input % GROUPED_INPUTS);
+    return number_of(weights->kind, &place, scales_of(weights->kind, &place),
+                     input % GROUPED_INPUTS);
 }
 
 uint32_t host_grouped_line(uint32_t gate_width, uint32_t row) {
