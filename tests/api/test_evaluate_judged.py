@@ -127,6 +127,21 @@ def test_judgements_of_label_studio_are_corrections_of_the_results_that_they_are
     assert done.returncode == 3 and "--judged-results" in done.stderr, done.stderr
 
 
+def test_an_outer_field_that_was_corrected_takes_the_place_of_its_inner_ones(tmp_path):
+    """The answers have {"a": {"b": 1, "c": 2}}; the order in which the fields stand does not count."""
+    lines = [support.request(f"c{i}", json.dumps({"a": {"b": 1, "c": 2}, "d": i})) for i in range(3)]
+    path = write(tmp_path / "in.jsonl", lines)
+    evaluate(path, "--model", "a=echo")
+    fields = [{"a": {"b": 5}, "a.b": 7}, {"a.b": 7, "a": {"b": 5}}, {"a.b": 1}]
+    judged = [{"custom_id": f"c{i}", "verdict": "corrected", "fields": field}
+              for i, field in enumerate(fields)]
+    said = evaluate(path, "--model", "a=echo", "--compare-to",
+                    write(tmp_path / "judged.jsonl", judged), "--judged-results",
+                    tmp_path / "in.jsonl.evaluation/a.jsonl")
+    assert said["judged"]["lines"] == 3
+    assert fields_of(said) == {"a.b": (3, 1), "a.c": (1, 1), "d": (3, 3)}
+
+
 @pytest.mark.parametrize("text, words", [
     ('{"custom_id": "a", "judgement": {"x": 1}}\n{"judgement": {"x": 1}}\n', "line 2"),
     ('{"custom_id": "a", "judgement": {"x": 1}}\nnot json\n', "line 2"),

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of `quern evaluate --tune`: impact, saving and effort of each, measured on the requests
 of the evaluation."""
-import json
+import json, random, subprocess, time
 
 import pytest
 
 import support
-from test_evaluate import evaluate, lines_of, write
+from test_evaluate import SEED, evaluate, lines_of, write
 
 SHORT = ["--tune-lines", "4", "--tune-rounds", "1"]
 
@@ -97,6 +97,69 @@ def test_the_settings_of_another_server_are_its_own(tmp_path):
         said = evaluate(path, "--model", "small=echo", "--upstream", f"big={far.url}", "--tune",
                         "--knob", "threads", *SHORT)
     assert said["tuning"]["model"] == "small"
+
+
+def records_of(path):
+    return json.loads(path.read_text())["records"] if path.exists() else []
+
+
+def test_killed_at_ten_moments_it_goes_on_with_the_next_trial_and_ends_with_the_same_settings(
+        tmp_path):
+    """The moments are drawn, each after a number of records, so that a fast machine has them too."""
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    path = write(tmp_path / "in.jsonl", lines_of(8, each_ms=5))
+    arguments = ["--model", "a=echo", "--tune", "--knob", "threads", "--knob", "max-num-seqs",
+                 "--tune-lines", "4", "--tune-rounds", "5"]
+    whole = evaluate(path, *arguments, "-o", tmp_path / "whole")["tuning"]
+    folder = tmp_path / "broken"
+    kept, seen, killed = folder / "tune/trials.json", [], 0
+    evaluate(path, "--model", "a=echo", "-o", folder)  # the models have run
+    for _ in range(10):
+        process = subprocess.Popen([support.BINARY, "evaluate", path, "-o", folder, *arguments],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wanted = len(seen) + rng.randrange(3)
+        while process.poll() is None and len(records_of(kept)) < wanted:
+            time.sleep(0.001)
+        time.sleep(rng.random() * 0.03)
+        killed += process.poll() is None
+        process.kill()
+        process.wait()
+        if (folder / "tune.json").exists():
+            break
+        now = records_of(kept)
+        assert now[:len(seen)] == seen, "what was measured stays"
+        seen = now
+    said = evaluate(path, *arguments, "-o", folder)["tuning"]
+    assert not kept.exists() and killed >= 3
+
+    def lasting(tuning):
+        return tuning["lines"], [(row["options"], row["rounds"], row["why_not"] is None)
+                                 for row in tuning["settings"]]
+
+    assert lasting(said) == lasting(whole)
+    begun = sum("setting" not in record for record in seen)
+    assert said["today"]["runs"] <= whole["today"]["runs"] + max(0, begun - 1) + 1
+    last, ratios = None, {}
+    for record in seen:
+        if "run" in record:
+            mean = (last + record["today"]["requests_per_s"]) / 2
+            ratios.setdefault(record["setting"], []).append(
+                record["run"]["requests_per_s"] / mean)
+        last = record["today"]["requests_per_s"] if "today" in record else last
+    for row in said["settings"]:
+        for ratio in ratios.get(row["options"], []):
+            assert row["ratio"]["low"] * 0.9999 <= ratio <= row["ratio"]["high"] * 1.0001
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"of":"x","records":[]}', '{"of":1,"records":2}'])
+def test_a_damaged_file_of_trials_is_none(tmp_path, text):
+    path = write(tmp_path / "in.jsonl", lines_of(4))
+    (tmp_path / "out/tune").mkdir(parents=True)
+    (tmp_path / "out/tune/trials.json").write_text(text)
+    said = evaluate(path, "--model", "a=echo", "--tune", "--knob", "threads", *SHORT, "-o",
+                    tmp_path / "out")
+    assert said["tuning"]["settings"][0]["rounds"] == 1
 
 
 @pytest.mark.parametrize("arguments, words", [

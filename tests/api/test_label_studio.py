@@ -443,3 +443,90 @@ def test_the_annotations_of_any_project_become_judgements_that_evaluate_takes(tm
     assert (said["judged"]["lines"], said["judged"]["disputed"]) == (2, 1)
     fields = {field["name"]: field["equal"] for field in said["agreement"][0]["fields"]}
     assert (fields["fit"], fields["score"]) == (2, 1)
+
+
+@pytest.mark.parametrize("keeps_actions", [True, False])
+def test_a_judgement_has_its_review_in_label_studio_and_a_review_there_is_one_here(
+        tmp_path, keeps_actions):
+    """Approve and reject, both ways; also of a Label Studio that does not keep what a client says."""
+    kept = [{"id": f"made-{i}", "custom_id": f"c{i}", "curator": "Bo", "verdict": verdict, **more}
+            for i, (verdict, more) in enumerate([
+                ("accepted", {}), ("corrected", {"fields": {"score": 17}}),
+                ("accepted", {"flagged": True}), ("skipped", {})])]
+    (tmp_path / "kept.jsonl").write_text("".join(json.dumps(one) + "\n" for one in kept))
+    with LabelStudio() as studio:
+        studio.keeps_actions = keeps_actions
+        which = files(tmp_path, *lines(8))
+        sync = [*which, "--judgements-file", "kept.jsonl", "-o", "judged.jsonl", "--overwrite"]
+        done = run(studio, tmp_path, "sync", *sync)
+        assert (done["sent"], done["pulled"]) == (4, 0)
+        made = {name: task["annotations"][0] for name, task in zip(
+            studio.custom_ids(), studio.tasks.values()) if task["annotations"]}
+        if keeps_actions:
+            assert [made[f"c{i}"]["last_action"] for i in range(4)] == [
+                "accepted", "fixed_and_accepted", "rejected", None]
+        assert run(studio, tmp_path, "sync", *sync)["pulled"] == 0, "nothing of it comes back"
+
+        same = studio.tasks[5]["predictions"][0]["result"]
+        other = [result("recommendation", "choices", choices=["MAYBE"]),
+                 result("quern_comment", "textarea", text=["hm"])]
+        for task, values in ((5, same), (6, other), (7, other), (8, same)):
+            studio.annotate(task, values, user=1)
+        by_task = {task: studio.tasks[task]["annotations"][0]["id"] for task in range(1, 9)}
+        studio.review(by_task[5], "accepted")
+        studio.review(by_task[6], "rejected")
+        studio.review(by_task[7], None, reviews=[
+            {"accepted": False, "created_by": 1, "created_at": "2026-11-24T06:00:00Z"},
+            {"accepted": True, "created_by": {"id": 9, "email": "cy@example.test"},
+             "fixed_annotation_history": 3, "created_at": "2026-11-24T07:00:00Z"}])
+        studio.review(by_task[1], "rejected")  # an annotation that was made of Bo's judgement
+        assert run(studio, tmp_path, "sync", *sync)["pulled"] == 5
+        by = {one["custom_id"]: one for one in judgements(tmp_path)}
+        assert (by["c4"]["verdict"], by["c4"]["curator"]) == ("accepted", "label-studio:2")
+        assert (by["c5"]["verdict"], by["c5"]["flagged"], by["c5"]["curator"],
+                by["c5"]["comment"]) == ("skipped", True, "ana@example.test",
+                                         "rejected in review: hm")
+        assert (by["c6"]["verdict"], by["c6"]["curator"], by["c6"]["fields"]) == (
+            "corrected", "cy@example.test", {"recommendation": "MAYBE"})
+        assert (by["c7"]["verdict"], by["c7"]["flagged"]) == ("accepted", False)
+        assert by["c0"]["flagged"] and by["c0"]["comment"].startswith("rejected in review: Bo on")
+        assert run(studio, tmp_path, "sync", *sync)["pulled"] == 0
+        studio.review(by_task[6], "accepted")  # the reviewer changes the mind
+        assert run(studio, tmp_path, "sync", *sync)["pulled"] == 1
+        newest = {one["custom_id"]: one for one in judgements(tmp_path)}["c5"]
+        assert (newest["verdict"], newest["curator"]) == ("corrected", "label-studio:2")
+
+
+def test_evaluate_reads_the_judgements_of_a_project_as_they_are_and_keeps_none(tmp_path):
+    scores = [61, 20, 35]
+    inputs = [support.request(f"c{i}", json.dumps({"score": score}))
+              for i, score in enumerate(scores)]
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(inputs))
+    with LabelStudio() as studio:
+        studio.projects[7] = {"id": 7, "label_config": (
+            '<View><Text name="t" value="$t"/><Number name="score" toName="t"/></View>')}
+        for row, number in enumerate((61, 20, 99)):
+            studio.tasks[row + 1] = {"id": row + 1, "project": 7, "data": {"row": f"c{row}"},
+                                     "annotations": []}
+            studio.annotate(row + 1, [result("score", "number", number=number),
+                                      result("quern_rating", "rating", rating=1)])
+
+        def evaluate(*more, status=0):
+            done = support.quern("evaluate", tmp_path / "in.jsonl", "--model", "a=echo", "--json",
+                                 *more, env={**os.environ, "LABEL_STUDIO_URL": studio.url,
+                                             "LABEL_STUDIO_API_KEY": studio.token})
+            assert done.returncode == status, done.stderr
+            return json.loads(done.stdout) if status == 0 else done.stderr
+
+        live = ["--compare-to", "label-studio:7", "--id-field", "row"]
+        said = evaluate(*live)
+        assert said["reference"] == "label-studio:7" and said["judged"]["lines"] == 3
+        [field] = said["agreement"][0]["fields"]
+        assert (field["name"], field["rows"], field["equal"]) == ("score", 3, 2)
+        [third] = studio.tasks[3]["annotations"]
+        studio.annotate(3, [result("score", "number", number=35)])
+        assert evaluate(*live)["agreement"][0]["fields"][0]["equal"] == 3
+        studio.review(third["id"], "rejected")
+        assert evaluate(*live)["judged"]["lines"] == 2
+        assert "label-studio:8" in evaluate("--compare-to", "label-studio:8", status=4)
+    assert "--id-field" in evaluate("--id-field", "row", status=2)

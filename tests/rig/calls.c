@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,10 +21,12 @@
 
 #define OPENS_MAX 256
 #define LISTINGS_MAX 8
+#define PATH_BYTES 256
 
 struct open_file {
     uint32_t inode; /* 0: the descriptor is free */
     uint64_t at;
+    char path[PATH_BYTES];
 };
 
 /* An open folder, with the names that it had when it was opened. */
@@ -77,10 +80,11 @@ int __wrap_open64(const char *path, int flags, ...);
 int __real_close(int fd);
 int __wrap_close(int fd);
 
-static int open_inode(uint32_t inode) {
+static int open_inode(uint32_t inode, const char *path) {
     for (int i = 0; i < OPENS_MAX; i++) {
         if (opens[i].inode) continue;
         opens[i] = (struct open_file){.inode = inode};
+        snprintf(opens[i].path, sizeof opens[i].path, "%s", path);
         world->disk.inodes[inode].opens++;
         return CALLS_FIRST + i;
     }
@@ -101,7 +105,16 @@ static int open_ours(const char *path, int flags, mode_t mode) {
         inode = (uint32_t)made;
     }
     faults_name(inode, path);
-    return open_inode(inode);
+    return open_inode(inode, path);
+}
+
+/* A name below an open folder. */
+static int open_below(int folder, const char *name, int flags, mode_t mode) {
+    char path[PATH_BYTES];
+    int bytes = snprintf(path, sizeof path, "%s/%s", file_of(folder)->path, name);
+    if (bytes >= (int)sizeof path) return answer(ENAMETOOLONG);
+    threads_may_switch();
+    return open_ours(path, flags, mode);
 }
 
 int __wrap_openat64(int folder, const char *path, int flags, ...) {
@@ -109,9 +122,16 @@ int __wrap_openat64(int folder, const char *path, int flags, ...) {
     va_start(arguments, flags);
     mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
+    if (*path != '/' && folder >= CALLS_FIRST) return open_below(folder, path, flags, mode);
     if (!is_ours(path)) return __real_openat64(folder, path, flags, mode);
     threads_may_switch();
     return open_ours(path, flags, mode);
+}
+
+/* What openat becomes without a mode. */
+int __wrap___openat64_2(int folder, const char *path, int flags);
+int __wrap___openat64_2(int folder, const char *path, int flags) {
+    return __wrap_openat64(folder, path, flags);
 }
 
 int __wrap_open64(const char *path, int flags, ...) {
@@ -165,6 +185,7 @@ ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t count, off_t offset) {
     if (part < count) disk_write(&world->disk, file->inode, bytes, part, (uint64_t)offset);
     int failed = faults_next("write", file->inode, NULL, (uint64_t)offset, count);
     if (failed) return answer(failed);
+    faults_touch(file->inode);
     ssize_t put = disk_write(&world->disk, file->inode, bytes, count, (uint64_t)offset);
     return put < 0 ? answer((int)put) : put;
 }
@@ -185,6 +206,7 @@ int __wrap_ftruncate64(int fd, off_t bytes) {
     threads_may_switch();
     int failed = faults_next("truncate", file->inode, NULL, (uint64_t)bytes, 0);
     if (!failed) failed = disk_truncate(&world->disk, file->inode, (uint64_t)bytes);
+    faults_touch(file->inode);
     return answer(failed);
 }
 
@@ -197,6 +219,7 @@ int __wrap_posix_fallocate64(int fd, off_t offset, off_t bytes) {
     int failed = faults_next("fallocate", file->inode, NULL, (uint64_t)offset, (uint64_t)bytes);
     if (!failed)
         failed = disk_allocate(&world->disk, file->inode, (uint64_t)offset, (uint64_t)bytes);
+    faults_touch(file->inode);
     return failed < 0 ? -failed : failed;
 }
 
@@ -302,10 +325,18 @@ int __wrap_rmdir(const char *path) {
 
 /* --- facts of files --- */
 
+static struct timespec time_of(int64_t ns) {
+    int64_t unix_ns = ns + UNIX_S * INT64_C(1000000000);
+    return (struct timespec){unix_ns / 1000000000, unix_ns % 1000000000};
+}
+
 static void write_facts(uint32_t at, struct stat *ret_facts) {
     const struct disk_inode *inode = &world->disk.inodes[at];
     *ret_facts = (struct stat){
+        .st_dev = 1,
         .st_ino = at,
+        .st_mtim = time_of(inode->changed_ns),
+        .st_ctim = time_of(inode->changed_ns),
         .st_nlink = inode->names,
         .st_mode = inode->seen.mode | (inode->kind == DISK_FOLDER ? S_IFDIR : S_IFREG),
         .st_uid = geteuid(),
@@ -322,6 +353,21 @@ int __wrap_stat64(const char *path, struct stat *ret_facts) {
     if (!inode) return answer(ENOENT);
     write_facts(inode, ret_facts);
     return 0;
+}
+
+/* No path has a link in it. */
+char *__real___realpath_chk(const char *path, char *ret_path, size_t bytes);
+char *__wrap___realpath_chk(const char *path, char *ret_path, size_t bytes);
+char *__wrap_realpath(const char *path, char *ret_path);
+char *__wrap___realpath_chk(const char *path, char *ret_path, size_t bytes) {
+    if (!is_ours(path)) return __real___realpath_chk(path, ret_path, bytes);
+    if (!disk_find(&world->disk, path)) return answer(ENOENT), NULL;
+    snprintf(ret_path, bytes, "%s", path);
+    return ret_path;
+}
+
+char *__wrap_realpath(const char *path, char *ret_path) {
+    return __wrap___realpath_chk(path, ret_path, PATH_MAX);
 }
 
 int __wrap_lstat64(const char *path, struct stat *ret_facts);

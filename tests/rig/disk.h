@@ -47,6 +47,7 @@ struct disk_inode {
     uint32_t block_end;             /* no side has a block from here on */
     uint32_t dirty_from, dirty_end; /* blocks in which the sides may differ */
     uint64_t taken;                 /* blocks that count against the capacity */
+    int64_t changed_ns;             /* when readers saw it change last; the caller's */
     struct disk_side seen, kept;
 };
 

@@ -27,6 +27,10 @@ void faults_name(uint32_t inode, const char *path) {
     memcpy(names[inode], tail, strlen(tail) + 1);
 }
 
+void faults_touch(uint32_t inode) {
+    world->disk.inodes[inode].changed_ns = world->now_ns + world->wall_ms * 1000000;
+}
+
 static void note(const char *call, const char *file, uint64_t offset, uint64_t bytes) {
     struct trace *trace = &world->trace[world->trace_count++ % WORLD_TRACE];
     *trace = (struct trace){world->life, world->call, call, "", offset, bytes};

@@ -22,5 +22,7 @@ int faults_sync(const char *call, uint32_t inode);
 size_t faults_tear(size_t count);
 /* The disk is full no more if its time is over. */
 void faults_tend(void);
+/* The file has another content or length now. */
+void faults_touch(uint32_t inode);
 /* The name that a file was last opened with. */
 void faults_name(uint32_t inode, const char *path);

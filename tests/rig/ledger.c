@@ -12,17 +12,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PAGE_BYTES ((size_t)512 << 10)
+
+void ledger_question(uint32_t batch, uint32_t line, char ret_text[24]) {
+    if (world->plan.questions)
+        snprintf(ret_text, 24, "q%u", line % world->plan.questions);
+    else
+        snprintf(ret_text, 24, "b%u-%u", batch, line);
+}
+
 char *ledger_input(uint32_t batch, uint32_t lines, size_t *ret_bytes) {
     struct buf text;
+    char question[24];
     buf_init(&text, BUF_UNLIMITED);
     for (uint32_t i = 0; i < lines; i++) {
+        uint64_t same = world->plan.questions ? i % world->plan.questions : 1000 * batch + i;
+        ledger_question(batch, i, question);
         buf_printf(&text,
                    "{\"custom_id\":\"b%u-%u\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\","
-                   "\"body\":{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":"
-                   "\"ask b%u-%u. ",
-                   batch, i, batch, i);
+                   "\"body\":{\"model\":\"m\",\"temperature\":0,\"messages\":[{\"role\":\"user\","
+                   "\"content\":\"ask %s. ",
+                   batch, i, question);
         for (uint32_t at = 0; at < world->plan.line_padding; at += 8)
-            buf_printf(&text, "%07x ", (unsigned)rng_at(batch, i * 4096 + at) & 0xfffffff);
+            buf_printf(&text, "%07x ", (unsigned)rng_at(same, at) & 0xfffffff);
         buf_add_text(&text, "\"}]}}\n");
     }
     *ret_bytes = text.bytes;
@@ -195,6 +207,43 @@ void ledger_check(struct store *store, struct runner *runner) {
     }
 }
 
+/* Counts how often the client's results of a batch are among the lines. */
+static uint32_t count_seen(uint32_t batch, struct str lines) {
+    uint32_t of, number, found = 0;
+    ledger_read(batch, lines); /* those that were seen read the same */
+    for (const char *at = lines.at, *end = lines.at + lines.bytes, *next; at < end; at = next) {
+        const char *line_end = memchr(at, '\n', (size_t)(end - at));
+        next = line_end ? line_end + 1 : end;
+        if (ledger_custom_id((struct str){at, (size_t)(next - at)}, &of, &number))
+            found += of == batch && world->backup.batches[batch].is_seen[number];
+    }
+    return found;
+}
+
+void ledger_check_seen(struct runner *runner) {
+    for (uint32_t i = 0; i < PLAN_BATCHES_MAX; i++) {
+        struct ledger_batch *own = &world->ledger.batches[i];
+        struct runner_results *results;
+        struct page_read read;
+        struct error error;
+        struct buf text;
+        uint32_t seen = 0;
+        for (uint32_t line = 0; line < LEDGER_LINES_MAX; line++) seen += own->is_seen[line];
+        if (seen == 0 || own->may_be_deleted || world->ledger.may_expire) continue;
+        const struct page page = {
+            .lines_max = LEDGER_LINES_MAX, .bytes_max = PAGE_BYTES, .room = PAGE_BYTES};
+        buf_init(&text, BUF_UNLIMITED);
+        runner_results_open(&results, runner, str_from(own->id));
+        if (runner_results_read(results, &page, &text, &read, &error) != OK)
+            world_fail("results of %s cannot be read: %s (I5)", own->id, error.text);
+        uint32_t found = count_seen(i, buf_str(&text));
+        runner_results_close(results);
+        buf_release(&text);
+        if (found != seen)
+            world_fail("%s has %u of %u results that the client has (I5)", own->id, found, seen);
+    }
+}
+
 /* --- the end --- */
 
 struct tally {
@@ -208,7 +257,7 @@ struct tally {
 static void check_line(struct tally *tally, struct str line) {
     struct ledger_batch *own = &world->ledger.batches[tally->batch];
     uint32_t number, of;
-    char told[32];
+    char told[32], question[24];
     if (!ledger_custom_id(line, &of, &number) || of != tally->batch)
         world_fail("%s has a line of nobody (I3)", own->id);
     read_line(tally->batch, line);
@@ -218,7 +267,8 @@ static void check_line(struct tally *tally, struct str line) {
     tally->last = number;
     tally->lines++;
     if (!tally->is_output) return;
-    snprintf(told, sizeof told, "told b%u-%u.", of, number);
+    ledger_question(of, number, question);
+    snprintf(told, sizeof told, "told %s.", question);
     if (!memmem(line.at, line.bytes, told, strlen(told)))
         world_fail("%s line %u has the answer of another line (I3)", own->id, number + 1);
 }

@@ -37,6 +37,8 @@ struct ledger {
 
 /* The input of a batch, for the caller to free. */
 char *ledger_input(uint32_t batch, uint32_t lines, size_t *ret_bytes);
+/* What a line asks, and is told. */
+void ledger_question(uint32_t batch, uint32_t line, char ret_text[24]);
 /* The answer that a worker gives to a line of this input; `body` is the request. */
 void ledger_answer(struct str body, struct buf *ret_answer);
 /* The line's number in its batch and the batch, of a custom_id in `text`. False: there is none. */
@@ -54,5 +56,7 @@ bool ledger_look(struct runner *runner, uint32_t batch, bool *ret_ended);
 void ledger_read(uint32_t batch, struct str lines);
 /* All that the client was told is there. */
 void ledger_check(struct store *store, struct runner *runner);
+/* All results that the client has are there, and read the same. */
+void ledger_check_seen(struct runner *runner);
 /* All batches have ended, each line once. */
 void ledger_check_ends(struct store *store, struct runner *runner);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "life.h"
 
+#include "backup/restore.h"
+#include "backup/take.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/sync.h"
@@ -25,6 +27,8 @@
 #define TRIES_MAX 400                 /* a command's tries, 250 ms apart, while the disk is full */
 #define END_MS (INT64_C(7200) * 1000) /* by then each batch has ended */
 #define LOOK_MS 50
+#define RIG_BACKUPS RIG_ROOT "/backups"
+#define RIG_RESTORED RIG_ROOT "/restored"
 #define PAGE_BYTES ((size_t)256 << 10)
 
 static struct store *store;
@@ -90,7 +94,8 @@ static void open_store(void) {
 
 static void open_runner(void) {
     struct error error;
-    const struct runner_options options = {.lookahead_lines = 16};
+    const struct runner_options options = {
+        .lookahead_lines = 16, .result_cache_bytes = world->plan.questions ? 1 << 20 : 0};
     if (runner_open(&runner, store, &options, &error) != OK)
         world_fail("the runner does not open: %s", error.text);
     for (uint32_t i = 0; i < world->plan.workers; i++) {
@@ -243,6 +248,24 @@ static enum err pause_a_while(uint32_t batch, const struct event *event, struct 
     return err == ERR_CONFLICT ? OK : err;
 }
 
+static void damaged(void *context, const char *sentence) {
+    (void)context;
+    world_fail("the backup finds damage: %s (backup)", sentence);
+}
+
+/* A backup while everything goes on. Whatever the client knew before it began must be in it. */
+static enum err back_up(struct error *error) {
+    struct ledger before = world->ledger;
+    struct backup_taken taken;
+    const struct backup_options options = {
+        .state_dir = RIG_DIR, .dir = RIG_BACKUPS, .version = "rig", .keep = 2, .report = damaged};
+    enum err err = backup_take(&options, &taken, error);
+    if (err != OK) return err;
+    world->backup = before;
+    world->backup_generation = taken.generation;
+    return OK;
+}
+
 static enum err obey(const struct event *event, struct error *error) {
     switch (event->kind) {
     case EVENT_UPLOAD: return upload(event->batch, event, error);
@@ -257,6 +280,7 @@ static enum err obey(const struct event *event, struct error *error) {
     case EVENT_SILENCE:
         rig_worker_silence(workers[event->batch % world->plan.workers], event->value);
         return OK;
+    case EVENT_BACKUP: return back_up(error);
     case EVENT_JUMP:
         world->wall_ms += event->value * 1000;
         if (event->value >= 86400) world->ledger.may_expire = true;
@@ -293,6 +317,35 @@ void life_run(void) {
     store_close(store);
     if (calls_open() > 0) world_fail("%u descriptors are left open", calls_open());
     check_directory("at the end");
+    _exit(LIFE_DONE);
+}
+
+/* --- the backup --- */
+
+void life_restore(void) {
+    struct error error;
+    struct backup_restored restored;
+    char when[] = "of the restored directory";
+    struct fsck_found found;
+    const struct store_options options = {
+        .dir = RIG_RESTORED, .ballast_bytes = 1 << 16, .segment_bytes = 1 << 16};
+    begin();
+    log_set_level(LOG_WARN);
+    const struct backup_restore restore = {
+        .dir = RIG_BACKUPS, .state_dir = RIG_RESTORED, .generation = world->backup_generation};
+    if (backup_restore(&restore, &restored, &error) != OK)
+        world_fail("a complete backup is not restored: %s (backup)", error.text);
+    if (fsck_run(RIG_RESTORED, violated, when, &found, &error) != OK)
+        world_fail("fsck %s: %s", when, error.text);
+    if (store_open(&store, &options, &error) != OK)
+        world_fail("the restored store does not open: %s (backup)", error.text);
+    world->plan.workers = 0;
+    world->ledger = world->backup;
+    open_runner();
+    ledger_check(store, runner);
+    ledger_check_seen(runner);
+    runner_close(runner);
+    store_close(store);
     _exit(LIFE_DONE);
 }
 

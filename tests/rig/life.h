@@ -8,5 +8,8 @@
 
 /* Ends the process with an enum life_end, or dies as the plan says. */
 void life_run(void) __attribute__((noreturn));
+/* Restores the newest backup beside the state directory, and checks it: all that the client knew
+ * when it began is there. */
+void life_restore(void) __attribute__((noreturn));
 /* Makes a state directory on the empty disk and ends the process. */
 void life_format(void) __attribute__((noreturn));

@@ -76,10 +76,30 @@ static void add_faults(struct plan *plan, struct rng *rng) {
     }
 }
 
+/* Puts an event before the command at `place`. */
+static void insert(struct plan *plan, uint32_t place, struct event event) {
+    if (plan->event_count == PLAN_EVENTS_MAX) return;
+    memmove(&plan->events[place + 1], &plan->events[place],
+            (plan->event_count - place) * sizeof event);
+    plan->events[place] = event;
+    plan->event_count++;
+}
+
+/* What came to the rig later has draws of its own, so that a seed keeps the rest of its plan. */
+static void add_later(struct plan *plan, struct rng *rng) {
+    if (one_in(rng, 3)) plan->questions = (uint32_t)between(rng, 1, 6);
+    if (!one_in(rng, 4)) return;
+    uint32_t commands = 0;
+    while (commands < plan->event_count && !event_is_fault(plan->events[commands].kind)) commands++;
+    for (int64_t n = between(rng, 1, 2); n > 0; n--)
+        insert(plan, (uint32_t)rng_below(rng, commands++ + 1),
+               (struct event){EVENT_BACKUP, 0, 0, 0, 0});
+}
+
 void plan_draw(struct plan *ret_plan, uint64_t seed) {
     static const uint32_t preempts[] = {0, 64, 8, 2};
     static const uint32_t paddings[] = {0, 0, 200, 3000};
-    struct rng rng = {rng_at(seed, 'p')};
+    struct rng rng = {rng_at(seed, 'p')}, later = {rng_at(seed, 'l')};
     *ret_plan = (struct plan){.seed = seed};
     ret_plan->is_fresh = one_in(&rng, 16);
     ret_plan->preempt = preempts[rng_below(&rng, 4)];
@@ -88,6 +108,7 @@ void plan_draw(struct plan *ret_plan, uint64_t seed) {
     ret_plan->trouble = one_in(&rng, 2) ? (uint32_t)between(&rng, 3, 20) : 0;
     add_commands(ret_plan, &rng);
     add_faults(ret_plan, &rng);
+    add_later(ret_plan, &later);
 }
 
 void plan_write_event(const struct event *event, char *ret_text, size_t text_bytes) {
@@ -108,6 +129,7 @@ void plan_write_event(const struct event *event, char *ret_text, size_t text_byt
     case EVENT_JUMP: SAY("the wall clock jumps by %lld s", value); break;
     case EVENT_DOWN: SAY("engine %u dies", batch); break;
     case EVENT_SILENCE: SAY("engine %u is silent for %lld ms, then gone", batch, value); break;
+    case EVENT_BACKUP: SAY("take a backup"); break;
     case EVENT_CUT: SAY("life %u, call %u: POWER CUT%s", life, call, lucks[value]); break;
     case EVENT_KILL: SAY("life %u, call %u: the process is KILLED", life, call); break;
     case EVENT_FULL:

@@ -26,6 +26,7 @@ enum event_kind {
     EVENT_PAUSE,   /* the batch, and resumes it `value` ms later */
     EVENT_IDLE,    /* `value` ms pass */
     EVENT_JUMP,    /* the wall clock jumps by `value` seconds */
+    EVENT_BACKUP,  /* a backup is taken */
     EVENT_DOWN,    /* the engine of `batch` (a seat here) dies */
     EVENT_SILENCE, /* that seat answers nothing for `value` ms, then loses its connection */
     /* faults, at call number `call` of life `life` that changes the disk */
@@ -50,7 +51,8 @@ struct plan {
     uint32_t line_padding; /* bytes that each request has besides its own */
     uint32_t preempt;      /* a thread gives way at one of so many places; 0: at none */
     uint32_t workers;
-    uint32_t trouble; /* one of so many answers is an error or lost; 0: none */
+    uint32_t questions; /* as many in all, so that answers are used again; 0: one per line */
+    uint32_t trouble;   /* one of so many answers is an error or lost; 0: none */
     uint32_t event_count;
     struct event events[PLAN_EVENTS_MAX];
 };

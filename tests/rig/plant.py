@@ -10,6 +10,7 @@ import pathlib, sys
 
 DECLARE = "int rig_planted(void);\n"
 WRITER, SPOOL, LEASES = ("store/seglog_writer.c", "store/files_spool.c", "runner/leases.c")
+CACHE, OBJECT = ("store/result_cache.c", "backup/object.c")
 # The file, its text, and the text in its place.
 MISTAKES = [
     # 1: the sync of a log is left out
@@ -44,10 +45,17 @@ MISTAKES = [
     (SPOOL, "    if (err == OK) err = store_sync_result(store, os_fsync(folder, error), error);",
      "    if (err == OK && rig_planted() != 5)\n"
      "        err = store_sync_result(store, os_fsync(folder, error), error);"),
+    # 6: the answers of a deleted batch stay in the result cache
+    (CACHE, "    if (!cache) return OK;\n    pthread_mutex_lock(&cache->lock);\n    uint32_t last",
+     "    if (!cache || rig_planted() == 6) return OK;\n    pthread_mutex_lock(&cache->lock);\n"
+     "    uint32_t last"),
+    # 7: the bytes of a backup are not synced before its manifest
+    (OBJECT, "    if (err == OK) err = os_fsync(fd, error);\n",
+     "    if (err == OK && rig_planted() != 7) err = os_fsync(fd, error);\n"),
 ]
 
 root, out = (pathlib.Path(word) for word in sys.argv[1:])
-for name in (WRITER, SPOOL, LEASES):
+for name in (WRITER, SPOOL, LEASES, CACHE, OBJECT):
     text = (root / "src/service" / name).read_text()
     for file, old, new in MISTAKES:
         if file != name:

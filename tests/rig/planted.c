@@ -25,6 +25,8 @@ static const struct {
     {"an index that is written before its log", "(I1"},
     {"a lease that is freed twice", "(leases)"},
     {"a rename without the folder's sync", "(I1"},
+    {"a deleted batch whose answers stay in the cache", "(I16)"},
+    {"a backup whose bytes are not synced", "(backup)"},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 

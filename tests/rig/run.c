@@ -19,12 +19,14 @@
 #define LIFE_S 60            /* a life of more seconds hangs */
 #define CAPACITY_BLOCKS 8192 /* 32 MiB */
 #define SAID_BYTES 8192
+#define NO_LIFE 1000u  /* no fault of a plan is in it */
 #define RUNS_MAX 200u  /* runs that shrinking takes */
 #define NEAR_CALLS 12u /* calls at which a death is tried when an event is taken out */
 
 struct world *world;
 
 static struct disk *formatted;
+static struct world *aside; /* while a backup is restored */
 static int said_fd;
 static char said[SAID_BYTES];
 
@@ -82,6 +84,7 @@ void run_begin(void) {
     vfs_prepare();
     world = map(sizeof *world);
     formatted = map(sizeof *formatted);
+    aside = map(sizeof *aside);
     said_fd = memfd_create("rig", 0);
     if (said_fd < 0) abort();
     make_root();
@@ -142,12 +145,30 @@ static bool wrong(const char *what, int number) {
     return false;
 }
 
+/* Restores the newest backup on a copy of the disk. Nothing fails meanwhile. */
+static bool restores(void) {
+    size_t head = offsetof(struct world, disk);
+    if (world->backup_generation == 0) return true;
+    memcpy(aside, world, head);
+    disk_copy(&aside->disk, &world->disk);
+    world->life = NO_LIFE;
+    world->disk.capacity = DISK_BLOCKS;
+    int status = run_child(life_restore);
+    bool is_done = WIFEXITED(status) && WEXITSTATUS(status) == LIFE_DONE;
+    if (!is_done) read_said();
+    if (!is_done && !*world->wrong) (void)wrong("the restore ended with", status);
+    memcpy(aside->wrong, world->wrong, sizeof aside->wrong);
+    memcpy(world, aside, head);
+    disk_copy(&world->disk, &aside->disk);
+    return is_done;
+}
+
 bool run_plan(const struct plan *plan) {
     begin_run(plan);
     for (;;) {
         int status = run_child(life_run);
         int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-        if (code == LIFE_DONE) return true;
+        if (code == LIFE_DONE) return restores();
         if (code != LIFE_CUT && code != LIFE_KILLED) read_said();
         bool gave_up = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && world->has_error &&
                        !strstr(said, "Assertion");
@@ -156,6 +177,7 @@ bool run_plan(const struct plan *plan) {
                          code < 0 ? WTERMSIG(status) : code);
         if (world->life > 4 * PLAN_LIVES_MAX) return wrong("too many lives", (int)world->life);
         bury(code == LIFE_CUT);
+        if (!restores()) return false;
     }
 }
 

@@ -15,8 +15,7 @@
 #define NEVER INT64_MAX
 #define SWITCHES_MAX 3000000u                 /* a life with more is taken to go round in circles */
 #define LIFE_NS (INT64_C(86400) * 1000000000) /* likewise one of a day */
-#define UNIX_S 1800000000
-#define SPURIOUS 256u /* one of so many waits ends without a cause */
+#define SPURIOUS 256u                         /* one of so many waits ends without a cause */
 
 enum state { NONE, READY, WAITS, DONE };
 

@@ -14,15 +14,29 @@
 
 #define REGIONS_MAX 64
 #define PATH_BYTES 256
+#define SHARED_MAX 8
+
+/* The shared memory of a database; its connections are those of one process. */
+struct shared {
+    uint32_t inode; /* 0: free */
+    unsigned users;
+    void *regions[REGIONS_MAX];
+};
 
 struct vfs_file {
     sqlite3_file base;
+    struct vfs_file *next;          /* open files of this process */
+    int level;                      /* lock of the file */
+    unsigned locked_shared, locked; /* locks of the shared memory, bit i for lock i */
+    struct shared *shared;          /* NULL: not mapped */
     uint32_t inode;
     bool syncs_folder; /* its first sync syncs its folder */
     bool is_temporary;
     char path[PATH_BYTES];
-    void *regions[REGIONS_MAX]; /* shared memory */
 };
+
+static struct vfs_file *all_files;
+static struct shared all_shared[SHARED_MAX];
 
 static struct vfs_file *own(sqlite3_file *file) {
     return (struct vfs_file *)(void *)file;
@@ -54,7 +68,9 @@ static int sync_folder(const char *path) {
 /* --- one file --- */
 
 static int file_close(sqlite3_file *file) {
-    struct vfs_file *self = own(file);
+    struct vfs_file *self = own(file), **at = &all_files;
+    while (*at != self) at = &(*at)->next;
+    *at = self->next;
     world->disk.inodes[self->inode].opens--;
     if (self->is_temporary) disk_unlink(&world->disk, self->path);
     disk_drop(&world->disk, self->inode);
@@ -75,6 +91,7 @@ static int file_write(sqlite3_file *file, const void *bytes, int count, sqlite3_
     if (part < (size_t)count) disk_write(&world->disk, self->inode, bytes, part, (uint64_t)offset);
     int failed = faults_next("write", self->inode, NULL, (uint64_t)offset, (uint64_t)count);
     if (failed) return failed_with(failed, SQLITE_IOERR_WRITE);
+    faults_touch(self->inode);
     ssize_t put = disk_write(&world->disk, self->inode, bytes, (size_t)count, (uint64_t)offset);
     return put < 0 ? failed_with((int)put, SQLITE_IOERR_WRITE) : SQLITE_OK;
 }
@@ -83,6 +100,7 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 bytes) {
     struct vfs_file *self = own(file);
     int failed = faults_next("truncate", self->inode, NULL, (uint64_t)bytes, 0);
     if (!failed) failed = disk_truncate(&world->disk, self->inode, (uint64_t)bytes);
+    faults_touch(self->inode);
     return failed ? failed_with(failed, SQLITE_IOERR_TRUNCATE) : SQLITE_OK;
 }
 
@@ -102,14 +120,40 @@ static int file_size(sqlite3_file *file, sqlite3_int64 *ret_bytes) {
     return SQLITE_OK;
 }
 
+/* --- locks: two connections of one process, the server's and that of a backup --- */
+
+/* The highest lock that another connection has. */
+static int others_level(const struct vfs_file *self) {
+    int level = SQLITE_LOCK_NONE;
+    for (const struct vfs_file *at = all_files; at; at = at->next)
+        if (at != self && at->inode == self->inode && at->level > level) level = at->level;
+    return level;
+}
+
 static int file_lock(sqlite3_file *file, int level) {
-    (void)file, (void)level;
+    struct vfs_file *self = own(file);
+    int others = others_level(self);
+    if (self->level >= level) return SQLITE_OK;
+    if (others >= (level == SQLITE_LOCK_SHARED ? SQLITE_LOCK_PENDING : SQLITE_LOCK_RESERVED))
+        return SQLITE_BUSY;
+    if (level == SQLITE_LOCK_EXCLUSIVE && others >= SQLITE_LOCK_SHARED) {
+        self->level = SQLITE_LOCK_PENDING;
+        return SQLITE_BUSY;
+    }
+    self->level = level;
+    return SQLITE_OK;
+}
+
+static int file_unlock(sqlite3_file *file, int level) {
+    struct vfs_file *self = own(file);
+    if (self->level > level) self->level = level;
     return SQLITE_OK;
 }
 
 static int file_check_lock(sqlite3_file *file, int *ret_is_locked) {
-    (void)file;
-    *ret_is_locked = 0;
+    struct vfs_file *self = own(file);
+    *ret_is_locked =
+        self->level >= SQLITE_LOCK_RESERVED || others_level(self) >= SQLITE_LOCK_RESERVED;
     return SQLITE_OK;
 }
 
@@ -128,17 +172,49 @@ static int file_characteristics(sqlite3_file *file) {
     return SQLITE_IOCAP_POWERSAFE_OVERWRITE; /* likewise */
 }
 
+static struct shared *shared_of(uint32_t inode) {
+    struct shared *free_one = NULL;
+    for (int i = 0; i < SHARED_MAX; i++) {
+        if (all_shared[i].inode == inode) return &all_shared[i];
+        if (all_shared[i].inode == 0) free_one = &all_shared[i];
+    }
+    if (free_one) free_one->inode = inode;
+    return free_one;
+}
+
 static int file_shm_map(sqlite3_file *file, int region, int bytes, int extend,
                         void volatile **ret_at) {
     struct vfs_file *self = own(file);
     if (region >= REGIONS_MAX) return SQLITE_IOERR_SHMSIZE;
-    if (!self->regions[region] && extend) self->regions[region] = calloc(1, (size_t)bytes);
-    *ret_at = self->regions[region];
+    if (!self->shared) {
+        self->shared = shared_of(self->inode);
+        if (!self->shared) return SQLITE_IOERR_SHMOPEN;
+        self->shared->users++;
+    }
+    void **at = &self->shared->regions[region];
+    if (!*at && extend) *at = calloc(1, (size_t)bytes);
+    *ret_at = *at;
     return SQLITE_OK;
 }
 
 static int file_shm_lock(sqlite3_file *file, int offset, int count, int flags) {
-    (void)file, (void)offset, (void)count, (void)flags;
+    struct vfs_file *self = own(file);
+    unsigned mask = ((1u << count) - 1) << offset, shared = 0, exclusive = 0;
+    if (flags & SQLITE_SHM_UNLOCK) {
+        self->locked &= ~mask;
+        self->locked_shared &= ~mask;
+        return SQLITE_OK;
+    }
+    for (const struct vfs_file *at = all_files; at; at = at->next) {
+        if (at == self || at->inode != self->inode) continue;
+        shared |= at->locked_shared;
+        exclusive |= at->locked;
+    }
+    if (mask & (flags & SQLITE_SHM_SHARED ? exclusive : shared | exclusive)) return SQLITE_BUSY;
+    if (flags & SQLITE_SHM_SHARED)
+        self->locked_shared |= mask;
+    else
+        self->locked |= mask;
     return SQLITE_OK;
 }
 
@@ -148,11 +224,13 @@ static void file_shm_barrier(sqlite3_file *file) {
 
 static int file_shm_unmap(sqlite3_file *file, int removes) {
     struct vfs_file *self = own(file);
+    struct shared *shared = self->shared;
     (void)removes;
-    for (int i = 0; i < REGIONS_MAX; i++) {
-        free(self->regions[i]);
-        self->regions[i] = NULL;
-    }
+    self->shared = NULL;
+    self->locked = self->locked_shared = 0;
+    if (!shared || --shared->users > 0) return SQLITE_OK;
+    for (int i = 0; i < REGIONS_MAX; i++) free(shared->regions[i]);
+    *shared = (struct shared){0};
     return SQLITE_OK;
 }
 
@@ -165,7 +243,7 @@ static const sqlite3_io_methods methods = {
     .xSync = file_sync,
     .xFileSize = file_size,
     .xLock = file_lock,
-    .xUnlock = file_lock,
+    .xUnlock = file_unlock,
     .xCheckReservedLock = file_check_lock,
     .xFileControl = file_control,
     .xSectorSize = file_sector,
@@ -201,6 +279,8 @@ static int vfs_open(sqlite3_vfs *vfs, sqlite3_filename path, sqlite3_file *file,
     faults_name(self->inode, self->path);
     world->disk.inodes[self->inode].opens++;
     self->base.pMethods = &methods;
+    self->next = all_files;
+    all_files = self;
     if (ret_flags) *ret_flags = flags;
     return SQLITE_OK;
 }

@@ -15,6 +15,7 @@
 #include "plan.h"
 
 #define WORLD_TRACE 64
+#define UNIX_S 1800000000
 
 /* How a life ended. */
 enum life_end {
@@ -34,13 +35,15 @@ struct trace {
 struct world {
     struct plan plan;
     struct ledger ledger;
-    int64_t now_ns;     /* the monotonic clock */
-    int64_t wall_ms;    /* what the wall clock is ahead of it */
-    uint32_t life;      /* from 0 */
-    uint32_t call;      /* calls that changed the disk, in this life */
-    uint32_t calls_all; /* in all lives */
-    uint32_t cuts;      /* deaths by a power cut, in all lives */
-    uint32_t command;   /* the next event for the client */
+    struct ledger backup;       /* what the client knew when the newest backup began */
+    uint64_t backup_generation; /* its number; 0: there is none */
+    int64_t now_ns;             /* the monotonic clock */
+    int64_t wall_ms;            /* what the wall clock is ahead of it */
+    uint32_t life;              /* from 0 */
+    uint32_t call;              /* calls that changed the disk, in this life */
+    uint32_t calls_all;         /* in all lives */
+    uint32_t cuts;              /* deaths by a power cut, in all lives */
+    uint32_t command;           /* the next event for the client */
     int64_t full_until_ns;
     uint32_t fulls;    /* times that the disk became full, in all lives */
     uint64_t capacity; /* the disk's, when it is not full */

@@ -33,6 +33,7 @@ class LabelStudio(SmallServer):
         self.lose = []      # parts of paths whose next answer is lost after the effect, once each
         self.late = [
         ]  # per import: the number of calls after which it takes effect; its own answer is lost
+        self.keeps_actions = True  # last_action of an annotation that a client makes
         self.redirect = None  # the address that every call is sent to instead
         self.waiting = []   # [calls left, project, tasks]
         self.victim, self.kills = None, []  # process; (call number, "before" or "after" its effect)
@@ -67,7 +68,17 @@ class LabelStudio(SmallServer):
             self.tasks[task]["annotations"] += found
             self.next_annotation += 1
         at = f"2026-11-23T07:00:00.{int(found[0].get('updated_at', '.0Z')[-7:-1].lstrip('.') or 0) + 1:06d}Z"
-        found[0].update(result=result, was_cancelled=cancelled, updated_at=at)
+        found[0].update(result=result, was_cancelled=cancelled, updated_at=at, last_action=None,
+                        updated_by=user)
+
+    def review(self, annotation, action, user=2, reviews=None):
+        """Somebody reviews an annotation: with `reviews` as the Enterprise edition does."""
+        [found] = [a for task in self.tasks.values() for a in task["annotations"]
+                   if a["id"] == annotation]
+        at = f"2026-11-24T07:00:00.{int(found['updated_at'][-7:-1].lstrip('.') or 0) + 1:06d}Z"
+        found.update(updated_at=at)
+        found.update({"reviews": reviews} if reviews else {
+            "last_action": action, "updated_by": user})
 
     @staticmethod
     def controls(config):
@@ -142,7 +153,8 @@ class LabelStudio(SmallServer):
         self.uniques.add(unique)
         made = {
             "id": self.next_annotation, "completed_by": 1, "result": body["result"],
-            "was_cancelled": body["was_cancelled"], "updated_at": "2026-11-23T07:00:00.000001Z"}
+            "was_cancelled": body["was_cancelled"], "updated_at": "2026-11-23T07:00:00.000001Z",
+            "updated_by": 1, "last_action": body.get("last_action") if self.keeps_actions else None}
         self.next_annotation += 1
         self.tasks[task]["annotations"].append(made)
         return 201, made

@@ -5,6 +5,7 @@
 #include "cli/engine_options.h"
 #include "cli/evaluate_show.h"
 #include "cli/price_options.h"
+#include "cli/studio_source.h"
 #include "cli/terminal.h"
 #include "cli/tune_arguments.h"
 #include "cli/vllm_options.h"
@@ -26,7 +27,7 @@ struct chosen {
     struct engine_choice choice;
     struct node_options node; /* only its models are used */
     struct prices prices;
-    const char *folder, *reference, *cascade, *by;
+    const char *folder, *reference, *id_field, *cascade, *by;
     double until; /* negative: not given */
     int64_t sample, top, top_k;
     struct option_list columns, knobs;
@@ -49,8 +50,12 @@ static const struct option rows[] = {
      .help = "requests to take of FILE, at equal distances (default 0: all)", .max = SAMPLE_MAX,
      .only_flag = true},
     {"compare-to", OPTION_TEXT, AT(reference), "NAME",
-     .help = "one of the models, or a file of results or judgements (JSONL), that the others are "
-             "measured by",
+     .help = "one of the models, a file of results or judgements (JSONL), or label-studio:PROJECT, "
+             "that the others are measured by",
+     .only_flag = true},
+    {"id-field", OPTION_TEXT, AT(id_field), "NAME",
+     .help = "with label-studio:PROJECT: member of the tasks' data that has the custom_id "
+             "(default: meta's, else custom_id)",
      .only_flag = true},
     {"compare-to-column", OPTION_LIST, AT(columns), "COLUMN[=FIELD]",
      .help = "column of the table that has the right value of a field; repeatable",
@@ -135,6 +140,9 @@ static enum err check(struct command_call *call, struct error *error) {
     if ((chosen->judged_results || chosen->judgement_field) && !chosen->reference)
         return err_set(error, ERR_INVALID,
                        "--judged-results and --judgement-field go with --compare-to");
+    if (chosen->id_field && studio_source_project(chosen->reference) == 0)
+        return err_set(error, ERR_INVALID,
+                       "--id-field goes with --compare-to label-studio:PROJECT");
     if (chosen->knobs.count > 0 && !chosen->tune)
         return err_set(error, ERR_INVALID, "--knob goes with --tune");
     for (size_t i = 0; i < chosen->knobs.count; i++)
@@ -245,6 +253,19 @@ static void show(const struct chosen *chosen) {
     buf_release(&out);
 }
 
+/* Reads the judgements of a project of Label Studio as they are now; nothing else keeps them. */
+static enum err open_studio(struct chosen *chosen, const volatile bool *stop, int *ret_fd,
+                            char ret_path[32], struct error *error) {
+    const struct history_wish wish = {.project = studio_source_project(chosen->reference),
+                                      .id_field = chosen->id_field};
+    if (wish.project == 0) return OK;
+    enum err err = studio_source_open(&wish, stop, ret_fd, error);
+    if (err != OK) return err_prefix(error, "--compare-to %s", chosen->reference);
+    snprintf(ret_path, 32, "/proc/self/fd/%d", *ret_fd);
+    chosen->evaluation.judged.from = ret_path;
+    return OK;
+}
+
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct evaluation *evaluation = &chosen->evaluation;
@@ -274,7 +295,11 @@ static enum err run(struct command_call *call, struct error *error) {
     evaluation->stop = call->stop;
     evaluation->context = &terminal;
     evaluation->say = show_phase;
-    err = evaluation_run(evaluation, error);
+    int judged_fd = -1;
+    char judged_path[32];
+    err = open_studio(chosen, call->stop, &judged_fd, judged_path, error);
+    if (err == OK) err = evaluation_run(evaluation, error);
+    os_close(judged_fd);
     terminal_clear(&terminal);
     if (err == ERR_CANCELLED)
         fprintf(stderr, "quern evaluate: the same command goes on from here\n");

@@ -4,8 +4,8 @@
 #include "cli/command.h"
 #include "cli/session.h"
 #include "cli/stop.h"
+#include "cli/studio_source.h"
 #include "label_studio/exchange.h"
-#include "label_studio/history.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -81,15 +81,6 @@ static enum err read_preference(const struct chosen *chosen,
     return err_set(error, ERR_INVALID, "--prefer is both, quern or label-studio");
 }
 
-static enum err find_url(const struct chosen *chosen, char ret_url[REMOTE_URL_BYTES],
-                         struct error *error) {
-    const char *text = chosen->url ? chosen->url : getenv("LABEL_STUDIO_URL");
-    const char *origin = chosen->url ? "--label-studio-url" : "LABEL_STUDIO_URL";
-    if (!text || !*text)
-        return err_set(error, ERR_INVALID, "--label-studio-url or LABEL_STUDIO_URL is missing");
-    return remote_place_read_root(text, origin, ret_url, error);
-}
-
 static bool is_import(const struct command_call *call) {
     return call->operands[0] && strcmp(call->operands[0], "import") == 0;
 }
@@ -104,7 +95,7 @@ static enum err check_import(const struct command_call *call, struct error *erro
     if (!chosen->output) return err_set(error, ERR_INVALID, "import: --output-file OUT is missing");
     enum err err = session_check(&chosen->session, error);
     if (err == OK) err = whole_file_check(chosen->output, &exists, error);
-    return err == OK ? find_url(chosen, url, error) : err;
+    return err == OK ? studio_source_url(chosen->url, url, error) : err;
 }
 
 static enum err check(struct command_call *call, struct error *error) {
@@ -125,22 +116,7 @@ static enum err check(struct command_call *call, struct error *error) {
     enum err err = session_check_id(&chosen->session, call->operands[1], error);
     if (err == OK) err = read_preference(chosen, &preference, error);
     if (err == OK && chosen->output) err = whole_file_check(chosen->output, &exists, error);
-    return err == OK ? find_url(chosen, url, error) : err;
-}
-
-static enum err read_token(const struct chosen *chosen, struct secret *ret_token,
-                           struct error *error) {
-    const struct secret_variables none = {0};
-    enum err err = secret_read(ret_token,
-                               &(struct secret_place){.path = chosen->token_file,
-                                                      .variable = "LABEL_STUDIO_API_KEY",
-                                                      .credential = "label-studio-api-key"},
-                               &none, error);
-    if (err == OK) err = remote_place_trim_key(ret_token, error);
-    if (err == OK && !ret_token->text)
-        err = err_set(error, ERR_DENIED,
-                      "no token: it goes into LABEL_STUDIO_API_KEY or --label-studio-token-file");
-    return err;
+    return err == OK ? studio_source_url(chosen->url, url, error) : err;
 }
 
 static void print_report(const struct exchange_report *report) {
@@ -216,7 +192,6 @@ static enum err import(struct session *session, const struct command_call *call,
     const struct chosen *chosen = call->chosen;
     struct history_wish wish = {.id_field = chosen->id_field};
     struct history_report report;
-    struct studio *studio;
     struct buf out;
     const struct studio_options options = {.url = url,
                                            .token = token,
@@ -226,13 +201,10 @@ static enum err import(struct session *session, const struct command_call *call,
                                            .context = session,
                                            .say = say};
     (void)str_to_i64(str_from(call->operands[1]), &wish.project); /* checked */
-    enum err err = studio_open(&studio, &options, error);
-    if (err != OK) return err;
     buf_init(&out, (size_t)4 << 30);
-    err = history_run(studio, &wish, &out, &report, error);
+    enum err err = studio_source_read(&options, &wish, &out, &report, error);
     if (err == OK) err = whole_file_write(chosen->output, buf_str(&out), chosen->overwrite, error);
     buf_release(&out);
-    studio_close(studio);
     if (err != OK) return err;
     session_say(session,
                 "project %s: %" PRIu64 " %s of %" PRIu64 " %s; %" PRIu64
@@ -251,8 +223,8 @@ static enum err run(struct command_call *call, struct error *error) {
     char url[REMOTE_URL_BYTES];
     if (chosen->ends_with_parent) stop_with_parent();
     enum err err = session_open(&session, "label-studio", &chosen->session, call->stop, error);
-    if (err == OK) err = find_url(chosen, url, error);
-    if (err == OK) err = read_token(chosen, &token, error);
+    if (err == OK) err = studio_source_url(chosen->url, url, error);
+    if (err == OK) err = studio_source_token(chosen->token_file, &token, error);
     if (err == OK)
         err = is_import(call) ? import(&session, call, url, token.text, error)
                               : exchange(&session, call, url, token.text, error);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/clock.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
@@ -121,12 +120,10 @@ static enum err try_all(struct command_call *call, const struct tune_arguments *
         .seconds = (double)chosen->seconds,
         .context = &terminal,
         .say = show_phase};
-    int64_t started_ns = clock_monotonic_ns();
     err = tune_run(&options, tried.at, tried.count, &baseline, error);
     terminal_clear(&terminal);
     if (err != OK) return err;
     shown.count = tried.count;
-    shown.seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
     if (chosen->json)
         show_json(&shown);
     else

@@ -71,7 +71,8 @@ void tune_show_table(const struct tune_figures *shown) {
     const struct tune_baseline *is = shown->baseline;
     printf("%" PRIu32 " %s of %s, in %.0f s; req/s is the median, the ratio is to today's "
            "options\n\n",
-           shown->lines, plural(shown->lines, "request", "requests"), shown->path, shown->seconds);
+           shown->lines, plural(shown->lines, "request", "requests"), shown->path,
+           shown->baseline->seconds);
     printf("%-38s %9s  %-21s%11s%8s\n", "setting", "req/s", "ratio (low to high)", "J/request",
            "equal");
     char noise[48] = "1";

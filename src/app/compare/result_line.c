@@ -3,6 +3,7 @@
 
 #include "answer/answer_tree.h"
 #include "answer/answer_usage.h"
+#include "base/no_memory.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -128,7 +129,7 @@ static void read_values(struct result_line *line, const json_t *body) {
     buf_init(&name, NAME_BYTES_MAX);
     buf_init(&text, BUF_UNLIMITED);
     line->values = json_object();
-    if (!line->values) abort();
+    if (!line->values) no_memory();
     json_array_foreach(found.calls, index, call)
         add_call(line, &name, json_member(call, "function"));
     if (json_is_object(found.calls)) add_call(line, &name, found.calls);

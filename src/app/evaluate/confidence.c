@@ -3,6 +3,7 @@
 
 #include "answer/answer_tree.h"
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -62,7 +63,7 @@ static void add_said(struct buf *out, json_t *choice) {
     struct error ignored;
     json_t *body = json_pack("{s:[O]}", "choices", choice), *value = NULL, *call;
     size_t i;
-    if (!body) abort();
+    if (!body) no_memory();
     answer_tree_find(&found, body);
     json_array_foreach(found.calls, i, call) add_call(out, json_member(call, "function"));
     if (json_is_object(found.calls)) add_call(out, found.calls);

@@ -38,6 +38,8 @@ static enum err place_judgements(struct evaluation *evaluation, struct error *er
     snprintf(path, sizeof path, "%.3800s/judged.results", evaluation->folder);
     if (judged->column_count > 0)
         err = judged_from_columns(judged, evaluation->requests, path, error);
+    else if (judged->from)
+        err = judged_from_file(judged, judged->from, path, error);
     else if (evaluation->reference && evaluation_reference(evaluation) == evaluation->count &&
              judged_is(evaluation->reference))
         err = judged_from_file(judged, evaluation->reference, path, error);
@@ -148,7 +150,7 @@ static enum err check_reference(const struct evaluation *evaluation, struct erro
                        "--compare-to: '%s' gets a part of the requests only; give the model once "
                        "more under another name",
                        reference);
-    if (!reference || place < evaluation->count) return OK;
+    if (!reference || place < evaluation->count || evaluation->judged.from) return OK;
     if (access(reference, R_OK) != 0)
         return err_set(error, ERR_INVALID,
                        "--compare-to: '%.200s' is neither one of the models nor a file of results",

@@ -12,13 +12,20 @@
 #include <string.h>
 
 #define ID_BYTES_MAX ((size_t)64 << 10)
+/* Upper bounds of what jansson and malloc take, without the texts. */
+#define OBJECT_BYTES 240
+#define ARRAY_BYTES 128
+#define VALUE_BYTES 64
+#define PAIR_BYTES 128 /* with its share of a table that has doubled */
+#define COLUMNS_MAX 64
+#define NAME_BYTES_MAX 512 /* names of an answer's values are no longer (result_line.c) */
 
 /* {custom_id: {curator: VALUE}}: VALUE is an object of fields, a text, or null: no opinion. */
 struct judging {
     struct judged *judged;
     json_t *opinions;
     json_t *answers; /* {custom_id: values}; NULL: not given */
-    uint64_t bytes;
+    size_t room;     /* that is left for them */
 };
 
 bool judged_is(const char *path) {
@@ -35,17 +42,59 @@ bool judged_is(const char *path) {
     return has;
 }
 
+/* --- memory --- */
+
+/* The memory of a tree. json_read bounds its depth. */
+static size_t bytes_of(const json_t *value) {
+    const char *key;
+    json_t *member;
+    size_t index, bytes, sum = VALUE_BYTES + json_string_length(value);
+    if (json_is_object(value)) sum = OBJECT_BYTES;
+    if (json_is_array(value)) sum = ARRAY_BYTES;
+    json_object_keylen_foreach((json_t *)(uintptr_t)value, key, bytes, member) sum +=
+        PAIR_BYTES + bytes + bytes_of(member);
+    json_array_foreach(value, index, member) sum += 2 * sizeof member + bytes_of(member);
+    return sum;
+}
+
+static enum err no_room(const struct judging *judging, struct error *error) {
+    return err_set(error, ERR_LIMIT,
+                   "the judgements, with the answers that they are about, take more than %zu MiB "
+                   "of memory",
+                   judging->judged->memory_max >> 20);
+}
+
+/* Counts what stays of a line. */
+static enum err keep(struct judging *judging, struct str id, const json_t *value,
+                     struct error *error) {
+    size_t bytes = OBJECT_BYTES + 2 * PAIR_BYTES + id.bytes + bytes_of(value);
+    if (bytes > judging->room) return no_room(judging, error);
+    judging->room -= bytes;
+    return OK;
+}
+
+/* Reads a line whose tree is freed, but for what `keep` counts. */
+static enum err read_row(const struct judging *judging, struct str line, json_t **ret_row,
+                         struct error *error) {
+    size_t room = judging->room;
+    enum err err = json_read_within(ret_row, line, &room, error);
+    return err == ERR_LIMIT ? no_room(judging, error) : err;
+}
+
 /* --- answers that judgements are of --- */
 
-static enum err add_answer(json_t *answers, struct str text, struct buf *id, struct error *error) {
+static enum err add_answer(struct judging *judging, struct str text, struct buf *id,
+                           struct error *error) {
     struct result_line line;
     enum err err = result_line_read(&line, text, true, id, error);
     if (err != OK) return err;
-    if (line.values)
-        json_object_setn_nocheck(answers, line.custom_id.at ? line.custom_id.at : "",
-                                 line.custom_id.bytes, line.values);
+    if (line.values) {
+        struct str name = {line.custom_id.at ? line.custom_id.at : "", line.custom_id.bytes};
+        err = keep(judging, name, line.values, error);
+        if (err == OK) json_object_setn_nocheck(judging->answers, name.at, name.bytes, line.values);
+    }
     result_line_release(&line);
-    return OK;
+    return err;
 }
 
 static enum err read_answers(struct judging *judging, struct error *error) {
@@ -56,10 +105,7 @@ static enum err read_answers(struct judging *judging, struct error *error) {
     judging->answers = json_object();
     enum err err = jsonl_file_open(&file, judging->judged->answers, error);
     while (err == OK && jsonl_file_next(&file, &line)) {
-        judging->bytes += line.bytes;
-        err = judging->bytes > JUDGED_BYTES_MAX
-                  ? err_set(error, ERR_LIMIT, "the answers have more than 1 GiB")
-                  : add_answer(judging->answers, line, &id, error);
+        err = add_answer(judging, line, &id, error);
         if (err != OK) err = err_prefix(error, "line %" PRIu64, file.number);
     }
     buf_release(&id);
@@ -68,30 +114,28 @@ static enum err read_answers(struct judging *judging, struct error *error) {
 
 /* --- one judgement --- */
 
-/* Puts the corrected value of a field in the place of the answer's, and of its inner ones. */
-static void correct(json_t *values, const char *name, size_t bytes, const json_t *value) {
-    const char *key;
-    size_t key_bytes;
-    json_t *member;
-    void *next;
-    json_object_keylen_foreach_safe(values, next, key, key_bytes, member) {
-        if (key_bytes > bytes && memcmp(key, name, bytes) == 0 && key[bytes] == '.')
-            json_object_deln(values, key, key_bytes);
-    }
-    json_object_setn_nocheck(values, name, bytes, (json_t *)(uintptr_t)value);
+/* Whether a field is inside another one that was corrected: fields has "a" for "a.b". */
+static bool is_inside(const json_t *fields, const char *name, size_t bytes) {
+    for (size_t i = 0; i < bytes && i < NAME_BYTES_MAX; i++)
+        if (name[i] == '.' && json_object_getn(fields, name, i)) return true;
+    return false;
 }
 
-/* An answer with its corrections; a text that is corrected is a text. */
+/* An answer with its corrections, each in the place of the answer's value and of its inner ones; a
+ * text that is corrected is a text. */
 static json_t *corrected(const json_t *answer, const json_t *fields) {
     json_t *own, *text = json_object_get(fields, ".text"), *value;
     const char *key;
     size_t bytes;
+    void *next;
     if (text) return json_incref(text);
     if (json_object_size(answer) == 1 && json_is_string(json_object_get(answer, RESULT_TEXT)))
         return json_incref(json_object_get(answer, RESULT_TEXT));
+    if (json_object_size(fields) == 0) return json_incref((json_t *)(uintptr_t)answer);
     own = json_copy((json_t *)(uintptr_t)answer);
-    json_object_keylen_foreach((json_t *)(uintptr_t)fields, key, bytes, value)
-        correct(own, key, bytes, value);
+    json_object_update(own, (json_t *)(uintptr_t)fields);
+    json_object_keylen_foreach_safe(own, next, key, bytes, value) if (is_inside(fields, key, bytes))
+        json_object_deln(own, key, bytes);
     return own;
 }
 
@@ -155,7 +199,11 @@ static enum err add_opinion(struct judging *judging, const json_t *row, struct e
     if (json_object_size(judging->opinions) == JUDGED_MAX)
         return err_set(error, ERR_LIMIT, "more than %d lines are judged", JUDGED_MAX);
     enum err err = take_value(judging, row, &value, error);
-    if (err != OK) return err;
+    if (err == OK) err = keep(judging, id, value, error);
+    if (err != OK) {
+        json_decref(value);
+        return err;
+    }
     of_line = json_object_getn(judging->opinions, id.at, id.bytes);
     if (!of_line) {
         of_line = json_object();
@@ -171,10 +219,7 @@ static enum err read_judgements(struct judging *judging, const char *from, struc
     enum err err = jsonl_file_open(&file, from, error);
     while (err == OK && jsonl_file_next(&file, &line)) {
         json_t *row = NULL;
-        judging->bytes += line.bytes;
-        err = judging->bytes > JUDGED_BYTES_MAX
-                  ? err_set(error, ERR_LIMIT, "the judgements have more than 1 GiB")
-                  : json_read(&row, line, error);
+        err = read_row(judging, line, &row, error);
         if (err == OK) err = add_opinion(judging, row, error);
         if (err != OK) err = err_prefix(error, "line %" PRIu64, file.number);
         json_decref(row);
@@ -206,7 +251,8 @@ static json_t *value_of(const json_t *cell, bool is_wanted_text) {
 }
 
 /* Adds the cells of one request; counts the columns that it has. */
-static void add_cells(const struct judging *judging, const json_t *request, size_t *found) {
+static enum err add_cells(struct judging *judging, const json_t *request, size_t *found,
+                          struct error *error) {
     const struct judged *judged = judging->judged;
     const json_t *row = json_member(request, "row");
     struct str id = json_member_str(request, "custom_id");
@@ -223,25 +269,28 @@ static void add_cells(const struct judging *judging, const json_t *request, size
                                      value_of(cell, is_text(json_member(request, "body"), field)));
     }
     bool is_judged = json_object_size(right) > 0 && id.at;
+    enum err err = keep(judging, id, right, error);
     json_t *of_line = json_object();
     json_object_set_new(of_line, "", is_judged ? json_incref(right) : json_null());
-    if (id.at) json_object_setn_nocheck(judging->opinions, id.at, id.bytes, of_line);
+    if (id.at && err == OK) json_object_setn_nocheck(judging->opinions, id.at, id.bytes, of_line);
     json_decref(of_line);
     json_decref(right);
+    return err;
 }
 
 static enum err read_columns(struct judging *judging, const char *requests, struct error *error) {
     struct jsonl_file file;
     struct str line;
-    size_t found[64] = {0};
+    size_t found[COLUMNS_MAX] = {0};
     const struct judged *judged = judging->judged;
-    if (judged->column_count > sizeof found / sizeof *found)
-        return err_set(error, ERR_LIMIT, "--compare-to-column: at most 64 columns");
+    if (judged->column_count > COLUMNS_MAX)
+        return err_set(error, ERR_LIMIT, "--compare-to-column: at most %d columns", COLUMNS_MAX);
     enum err err = jsonl_file_open(&file, requests, error);
     while (err == OK && jsonl_file_next(&file, &line)) {
         json_t *request = NULL;
-        err = json_read(&request, line, error);
-        if (err == OK) add_cells(judging, request, found);
+        err = read_row(judging, line, &request, error);
+        if (err == OK) err = add_cells(judging, request, found, error);
+        if (err != OK) err = err_prefix(error, "line %" PRIu64, file.number);
         json_decref(request);
     }
     err = jsonl_file_end(&file, requests, err, error);
@@ -319,6 +368,11 @@ static enum err write_all(struct judging *judging, const char *path, struct erro
 
 /* --- the whole --- */
 
+static struct judging begin(struct judged *judged) {
+    if (judged->memory_max == 0) judged->memory_max = JUDGED_MEMORY_MAX;
+    return (struct judging){judged, .opinions = json_object(), .room = judged->memory_max};
+}
+
 static void release(struct judging *judging) {
     json_decref(judging->opinions);
     json_decref(judging->answers);
@@ -326,7 +380,7 @@ static void release(struct judging *judging) {
 
 enum err judged_from_file(struct judged *judged, const char *from, const char *path,
                           struct error *error) {
-    struct judging judging = {.judged = judged, .opinions = json_object()};
+    struct judging judging = begin(judged);
     enum err err = judged->answers ? read_answers(&judging, error) : OK;
     if (err == OK) err = read_judgements(&judging, from, error);
     if (err == OK) err = write_all(&judging, path, error);
@@ -336,7 +390,7 @@ enum err judged_from_file(struct judged *judged, const char *from, const char *p
 
 enum err judged_from_columns(struct judged *judged, const char *requests, const char *path,
                              struct error *error) {
-    struct judging judging = {.judged = judged, .opinions = json_object()};
+    struct judging judging = begin(judged);
     size_t used = (size_t)snprintf(judged->name, sizeof judged->name, "%s",
                                    judged->column_count > 1 ? "columns" : "column");
     for (size_t i = 0; i < judged->column_count && used < sizeof judged->name; i++)

@@ -17,7 +17,8 @@
  * only the fields that were judged: a comparison asks for no others.
  *
  * Thread: one.
- * Memory: all judgements, at most JUDGED_MAX lines of JUDGED_BYTES_MAX in all. */
+ * Memory: all judgements and the answers that they are about, at most `memory_max`, and one line
+ * more; at most JUDGED_MAX lines of a file. Time is linear in what is read and kept. */
 
 #include "base/err.h"
 
@@ -27,15 +28,17 @@
 #include <stdint.h>
 
 #define JUDGED_MAX 1000000
-#define JUDGED_BYTES_MAX ((uint64_t)1 << 30)
+#define JUDGED_MEMORY_MAX ((size_t)4 << 30)
 #define JUDGED_NAME_BYTES 256
 
 struct judged {
     /* Set by the caller; NULL and 0: not given. */
+    const char *from; /* the file of judgements; NULL: the evaluation's reference */
     const char *answers;
     const char *field;
     const char *const *columns; /* (column_count) COLUMN, or COLUMN=FIELD */
     size_t column_count;
+    size_t memory_max; /* 0: JUDGED_MEMORY_MAX */
 
     bool is_made;
     char path[PATH_MAX];          /* the file of results */
@@ -47,7 +50,7 @@ struct judged {
 /* Whether the file has judgements, by its first line. */
 bool judged_is(const char *path);
 /* Makes the file `path` of the judgements in the file `from`. ERR_INVALID, with the line, for one
- * that is no judgement, or if no line is judged. */
+ * that is no judgement, or if no line is judged; ERR_LIMIT for more than the bounds above. */
 enum err judged_from_file(struct judged *judged, const char *from, const char *path,
                           struct error *error) MUST_CHECK;
 /* Makes it of the columns of the requests. ERR_INVALID for a column that no request has. */

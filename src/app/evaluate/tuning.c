@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "evaluate/tuning.h"
 
-#include "base/clock.h"
 #include "base/os.h"
 #include "base/str.h"
 #include "evaluate/choice.h"
@@ -10,14 +9,17 @@
 #include "tune/sample.h"
 #include "tune/tune_json.h"
 
+#include <ftw.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FIGURES_BYTES_MAX ((size_t)1 << 20)
 #define OF_BYTES_MAX ((size_t)64 << 10)
+#define TRIALS "tune/trials.json"
 
 /* --- which model --- */
 
@@ -79,6 +81,21 @@ static enum err keep(const json_t *measured, const char *path, struct error *err
 
 /* --- the trials --- */
 
+/* Removes a folder of trials in the folder of tuning, with all that it has. */
+static int remove_one(const char *path, const struct stat *facts, int kind, struct FTW *place) {
+    (void)facts;
+    if (place->level > 1 || (place->level == 1 && kind == FTW_DP)) (void)remove(path);
+    return 0;
+}
+
+/* Each call has a folder of its own: a run that a killed call has left may still be ending in
+ * another one, and must neither be waited for nor be gone on with. */
+static void remove_trials(const struct evaluation *evaluation) {
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%.3800s/tune", evaluation->folder);
+    (void)nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 struct phase {
     struct evaluation *evaluation;
     const char *model;
@@ -92,7 +109,7 @@ static void say_phase(void *context, const char *what) {
 }
 
 static enum err measure(struct evaluation *evaluation, const struct candidate *candidate,
-                        struct str of, struct error *error) {
+                        const char *kept, const char *of, struct error *error) {
     static struct knob_settings settings;
     static struct tune_baseline baseline;
     struct tuning *tuning = &evaluation->tuning;
@@ -101,7 +118,8 @@ static enum err measure(struct evaluation *evaluation, const struct candidate *c
     struct phase phase = {evaluation, candidate->name};
     char folder[PATH_MAX], sample[PATH_MAX + 16];
     struct buf text;
-    snprintf(folder, sizeof folder, "%.3800s/tune", evaluation->folder);
+    remove_trials(evaluation);
+    snprintf(folder, sizeof folder, "%.3800s/tune/%ld", evaluation->folder, (long)getpid());
     snprintf(sample, sizeof sample, "%s/sample.jsonl", folder);
     enum err err = os_mkdirs(folder, error);
     if (err == OK)
@@ -113,26 +131,27 @@ static enum err measure(struct evaluation *evaluation, const struct candidate *c
         .base = candidate->arguments,
         .rounds = tuning->rounds,
         .seconds = tuning->seconds,
+        .kept = kept,
+        .of = of,
         .context = &phase,
         .say = evaluation->say ? say_phase : NULL};
-    int64_t started_ns = clock_monotonic_ns();
     err = tune_run(&options, settings.at, settings.count, &baseline, error);
+    if (err == OK) remove_trials(evaluation);
     if (err != OK) return err == ERR_CANCELLED ? err : err_prefix(error, "--tune");
     figures.count = settings.count;
-    figures.seconds = (double)(clock_monotonic_ns() - started_ns) / 1e9;
     buf_init(&text, BUF_UNLIMITED);
     tune_json_write(&text, &figures);
     err = json_read(&tuning->measured, buf_str(&text), error);
     buf_release(&text);
     if (err != OK) return err;
     json_object_set_new(tuning->measured, "model", json_string(candidate->name));
-    json_object_set_new(tuning->measured, "of", json_stringn(of.at, of.bytes));
+    json_object_set_new(tuning->measured, "of", json_string(of));
     return OK;
 }
 
 enum err tuning_run(struct evaluation *evaluation, struct error *error) {
     struct tuning *tuning = &evaluation->tuning;
-    char path[PATH_MAX];
+    char path[PATH_MAX], kept[PATH_MAX];
     struct buf of;
     size_t place = find_model(evaluation);
     if (!tuning->is_wanted) return OK;
@@ -141,12 +160,14 @@ enum err tuning_run(struct evaluation *evaluation, struct error *error) {
                        "--tune: no model runs here; settings of another server are its own");
     const struct candidate *candidate = &evaluation->candidates[place];
     snprintf(path, sizeof path, "%.3800s/tune.json", evaluation->folder);
+    snprintf(kept, sizeof kept, "%.3800s/" TRIALS, evaluation->folder);
     buf_init(&of, OF_BYTES_MAX);
     write_of(&of, tuning, candidate->arguments);
     enum err err = OK;
     if (!find_kept(tuning, path, buf_str(&of))) {
-        err = measure(evaluation, candidate, buf_str(&of), error);
+        err = measure(evaluation, candidate, kept, of.at, error);
         if (err == OK) err = keep(tuning->measured, path, error);
+        if (err == OK) (void)unlink(kept); /* its figures are in the other */
     }
     buf_release(&of);
     return err;

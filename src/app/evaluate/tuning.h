@@ -7,8 +7,8 @@
  * One model is measured: the chosen one; of a cascade its first; if the chosen one is of another
  * server, the first that runs here. The trials are those of `quern tune` (tune/tune.h), over the
  * first requests of the evaluation. The figures are kept in the folder, as tune.json, and are not
- * measured again by a call with the same wishes. A call that is stopped in between begins the
- * trials anew.
+ * measured again by a call with the same wishes. A call that was stopped or killed in between goes
+ * on with the next trial (tune/trials.h), as tune/trials.json.
  *
  * Thread: one.
  * Memory: the figures as JSON; tuning_release frees them. */

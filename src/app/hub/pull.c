@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/os.h"
 #include "hub/catalog.h"
 #include "hub/pull_choose.h"
@@ -61,7 +62,7 @@ static void find_missing(struct pull *pull) {
     const struct pull_listing *listing = &pull->listing;
     struct missing *missing = calloc(listing->count + 1, sizeof *missing);
     size_t count = 0;
-    if (!missing) abort();
+    if (!missing) no_memory();
     for (size_t i = 0; i < listing->count; i++) {
         const struct pull_file *file = &listing->files[i];
         if (!file->is_wanted) continue;

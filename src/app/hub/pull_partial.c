@@ -3,6 +3,7 @@
 
 #include "base/crc.h"
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/os.h"
 
 #include <assert.h>
@@ -85,7 +86,7 @@ static bool read_journal(struct pull_partial *partial, int which) {
     struct error error;
     uint32_t crc;
     uint64_t done_bytes = 0;
-    if (!text) abort();
+    if (!text) no_memory();
     bool is_good = os_pread_all(partial->fd, text, count, partial->bytes + (uint64_t)which * count,
                                 &error) == OK;
     if (is_good) {

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "json/json.h"
+#include "label_studio/review.h"
 #include "label_studio/task.h"
 
 #include <inttypes.h>
@@ -26,14 +27,17 @@ static void sum_text(struct str text, char ret_hex[SHA256_HEX_BYTES]) {
 
 /* --- the mark --- */
 
-/* Writes the beginning of the ids of all results: a hash of their names and values. */
-static void write_mark(const json_t *results, bool is_cancelled, char ret_mark[MARK_BYTES]) {
+/* Writes the beginning of the ids of all results: a hash of their names and values, and of the
+ * review. */
+static void write_mark(const json_t *results, bool is_cancelled, enum review_state review,
+                       char ret_mark[MARK_BYTES]) {
     const json_t *result;
     size_t index;
     struct buf text;
     char hex[SHA256_HEX_BYTES];
     buf_init(&text, BUF_UNLIMITED);
     buf_add_text(&text, is_cancelled ? "cancelled" : "");
+    if (review != REVIEW_NONE) buf_add_text(&text, review_word(review));
     json_array_foreach(results, index, result) {
         const json_t *name = json_member(result, "from_name"),
                      *value = json_member(result, "value");
@@ -45,27 +49,36 @@ static void write_mark(const json_t *results, bool is_cancelled, char ret_mark[M
     snprintf(ret_mark, MARK_BYTES, MARK "%.*s-", SUM_HEX, hex);
 }
 
-static void mark_results(json_t *results, bool is_cancelled) {
+static void mark_results(json_t *results, bool is_cancelled, enum review_state review) {
     char mark[MARK_BYTES], id[MARK_BYTES + 24];
     json_t *result;
     size_t index;
-    write_mark(results, is_cancelled, mark);
+    write_mark(results, is_cancelled, review, mark);
     json_array_foreach(results, index, result) {
         snprintf(id, sizeof id, "%s%zu", mark, index);
         json_object_set_new(result, "id", json_string(id));
     }
 }
 
-bool annotation_is_own(const json_t *annotation) {
+static bool has_mark(const json_t *annotation, enum review_state review) {
     const json_t *results = json_member(annotation, "result"), *result;
     char mark[MARK_BYTES];
     size_t index;
-    write_mark(results, json_is_true(json_member(annotation, "was_cancelled")), mark);
+    write_mark(results, json_is_true(json_member(annotation, "was_cancelled")), review, mark);
     json_array_foreach(results, index, result) {
         struct str id = json_member_str(result, "id");
         if (!id.at || !str_starts_with(id, str_from(mark))) return false;
     }
     return json_array_size(results) > 0;
+}
+
+/* A review that Label Studio does not keep, or that was taken away, is no change. */
+bool annotation_is_own(const json_t *annotation) {
+    enum review_state state = review_read(annotation).state;
+    if (has_mark(annotation, state)) return true;
+    for (int other = 0; state == REVIEW_NONE && other < REVIEW_STATES; other++)
+        if (has_mark(annotation, (enum review_state)other)) return true;
+    return false;
 }
 
 /* --- results --- */
@@ -127,15 +140,18 @@ static json_t *make_unique_id(const struct annotation_wish *wish) {
 
 json_t *annotation_make(const struct annotation_wish *wish) {
     bool is_cancelled = str_is(json_member_str(wish->judgement, "verdict"), "skipped");
+    enum review_state review = review_of_judgement(wish->judgement);
     json_t *results = make_results(wish, is_cancelled);
     if (json_array_size(results) == 0) {
         json_decref(results);
         return NULL;
     }
-    mark_results(results, is_cancelled);
+    mark_results(results, is_cancelled, review);
     json_t *annotation = json_object();
     json_object_set_new(annotation, "result", results);
     json_object_set_new(annotation, "was_cancelled", json_boolean(is_cancelled));
+    if (review != REVIEW_NONE)
+        json_object_set_new(annotation, "last_action", json_string(review_word(review)));
     json_object_set_new(annotation, "unique_id", make_unique_id(wish));
     return annotation;
 }

@@ -7,12 +7,14 @@
  *     skipped               was_cancelled
  *     rating                the value of the rating's control
  *     curator, comment      the value of the comment's control: "Ana on quern: the comment"
+ *     accepted, corrected,  its review (review.h): accepted, fixed_and_accepted, rejected
+ *     flagged
  *
  * Label Studio's annotator is the user of the token, since a curator of quern has no account there.
  * The unique_id is a hash of batch, project and judgement.
  *
- * Each result has an id that begins with a hash of all values. By it a pull knows an annotation
- * that was made of a judgement and that nobody has changed; a changed one has another hash.
+ * Each result has an id that begins with a hash of all values and of the review. By it a pull knows
+ * an annotation that was made of a judgement and that nobody has changed or reviewed since.
  *
  * Thread: any; pure.
  * Memory: the caller owns the annotation. */
@@ -33,5 +35,5 @@ struct annotation_wish {
 
 /* NULL if the project has no control that can show anything of the judgement. */
 json_t *annotation_make(const struct annotation_wish *wish);
-/* True for an annotation that annotation_make made and that nobody has changed. */
+/* True for an annotation that annotation_make made and that nobody has changed or reviewed. */
 bool annotation_is_own(const json_t *annotation);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label_studio/history.h"
 
+#include "base/no_memory.h"
 #include "json/json.h"
 #include "label_studio/curator.h"
+#include "label_studio/form.h"
+#include "label_studio/review.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,6 +62,8 @@ static json_t *values_of(struct history *history, const json_t *annotation) {
     size_t index;
     json_array_foreach(json_member(annotation, "result"), index, result) {
         struct str name = json_member_str(result, "from_name");
+        if (str_is(name, FORM_STARS) || str_is(name, FORM_COMMENT))
+            continue; /* they are about no answer */
         json_t *value = name.at ? value_of(history, result) : NULL;
         if (value)
             json_object_setn_new(values, name.at, name.bytes, value);
@@ -71,7 +76,8 @@ static json_t *values_of(struct history *history, const json_t *annotation) {
 static void add_annotation(struct history *history, const char *custom_id, const json_t *task,
                            const json_t *annotation) {
     char curator[CURATOR_BYTES];
-    bool is_skipped = json_is_true(json_member(annotation, "was_cancelled"));
+    bool is_skipped = json_is_true(json_member(annotation, "was_cancelled")) ||
+                      review_read(annotation).state == REVIEW_REJECTED;
     json_t *line = json_object();
     curator_name(history->users, annotation, curator);
     json_object_set_new(line, "custom_id", json_string(custom_id));
@@ -120,7 +126,7 @@ static void add_task(struct history *history, const json_t *task) {
     struct buf name;
     if (count == 0) return;
     const json_t **ordered = calloc(count, sizeof *ordered);
-    if (!ordered) abort();
+    if (!ordered) no_memory();
     buf_init(&name, BUF_UNLIMITED);
     name_task(history, task, &name);
     for (size_t i = 0; i < count; i++) ordered[i] = json_array_get(given, i);

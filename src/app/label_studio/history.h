@@ -10,7 +10,8 @@
  *
  *   custom_id   the task's meta.custom_id, else the member `id_field` of its data, else "task-N"
  *   judgement   {control: value}: choices as a text, or as a list where several may be chosen;
- *               numbers; ratings; texts. null for a skipped task
+ *               numbers; ratings; texts. null for a skipped task, and
+ *               for an annotation that a review has rejected (review.h)
  *
  * Controls that have regions (boxes, spans) have no value here; the report counts them.
  *
@@ -29,7 +30,7 @@ struct history_wish {
 
 struct history_report {
     uint64_t tasks, annotations;
-    uint64_t skipped;  /* annotations that say nothing: their task was skipped */
+    uint64_t skipped;  /* annotations that say nothing: skipped or rejected */
     uint64_t left_out; /* results of controls that have no value here */
     uint64_t unnamed;  /* tasks without a custom_id */
 };

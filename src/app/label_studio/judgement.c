@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "json/json.h"
 #include "label_studio/reply.h"
+#include "label_studio/review.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,7 +23,9 @@ bool annotation_key(const json_t *object, char *ret_key, size_t bytes) {
     struct str at = json_member_str(object, "updated_at");
     bool is_whole = at.bytes > 0 && at.bytes <= 64 && json_is_array(json_member(object, "result"));
     if (!json_is_integer(id) || json_integer_value(id) <= 0 || !is_whole) return false;
-    snprintf(ret_key, bytes, "%" PRId64 " %.*s", (int64_t)json_integer_value(id), STR_ARGS(at));
+    enum review_state review = review_read(object).state;
+    snprintf(ret_key, bytes, "%" PRId64 " %.*s%s%s", (int64_t)json_integer_value(id), STR_ARGS(at),
+             review == REVIEW_NONE ? "" : " ", review == REVIEW_NONE ? "" : review_word(review));
     return true;
 }
 
@@ -167,15 +170,29 @@ static json_t *clean_comment(struct str text) {
     return comment;
 }
 
+/* The comment of an annotation that was rejected says so. */
+static json_t *comment_of(const json_t *results, bool is_rejected) {
+    const json_t *given = find_own(results, FORM_COMMENT, "text");
+    if (json_is_array(given)) given = json_array_get(given, 0);
+    struct buf text;
+    buf_init(&text, BUF_UNLIMITED);
+    if (is_rejected) buf_add_text(&text, "rejected in review");
+    if (is_rejected && json_str(given).bytes > 0) buf_add_text(&text, ": ");
+    buf_add_str(&text, json_str(given));
+    json_t *comment = text.bytes > 0 ? clean_comment(buf_str(&text)) : NULL;
+    buf_release(&text);
+    return comment;
+}
+
 json_t *judgement_make(const struct form *form, const struct annotation *annotation) {
     const json_t *results = json_member(annotation->object, "result");
     const json_t *stars = find_own(results, FORM_STARS, "rating");
-    const json_t *comment = find_own(results, FORM_COMMENT, "text");
     json_t *body = json_object(), *fields = json_object();
-    bool is_skipped = json_is_true(json_member(annotation->object, "was_cancelled"));
+    bool is_rejected = review_read(annotation->object).state == REVIEW_REJECTED;
+    bool is_skipped = is_rejected || json_is_true(json_member(annotation->object, "was_cancelled"));
+    json_t *comment = comment_of(results, is_rejected);
     char key[128] = "";
     const char *verdict = "skipped";
-    if (json_is_array(comment)) comment = json_array_get(comment, 0);
     (void)annotation_key(annotation->object, key, sizeof key);
     if (!is_skipped) {
         read_fields(form, results, json_member(annotation->meta, "answer"), fields);
@@ -185,12 +202,11 @@ json_t *judgement_make(const struct form *form, const struct annotation *annotat
     json_object_set_new(body, "curator", json_string(annotation->curator));
     json_object_set_new(body, "id", make_id(annotation->studio, key));
     json_object_set_new(body, "verdict", json_string(verdict));
-    json_object_set_new(body, "flagged", json_false());
+    json_object_set_new(body, "flagged", json_boolean(is_rejected));
     if (json_object_size(fields) > 0) json_object_set(body, "fields", fields);
     if (json_is_integer(stars) && json_integer_value(stars) >= 1 && json_integer_value(stars) <= 5)
         json_object_set(body, "rating", (json_t *)(uintptr_t)stars);
-    if (json_is_string(comment) && json_string_length(comment) > 0)
-        json_object_set_new(body, "comment", clean_comment(json_str(comment)));
+    if (comment) json_object_set_new(body, "comment", comment);
     json_decref(fields);
     return body;
 }

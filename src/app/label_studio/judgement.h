@@ -5,12 +5,13 @@
  *
  *     annotation                         judgement
  *     cancelled (skipped)                skipped
+ *     rejected in a review (review.h)    skipped and flagged; the comment says so
  *     every value as the answer has it   accepted
  *     another value in a field           corrected, with these fields
  *     the rating, the comment            rating, comment
  *
- * The id is made from the server, the annotation's id and its time of change. So a second pull of
- * the same state adds no judgement.
+ * The id is made from the server, the annotation's id, its time of change and its review. So a
+ * second pull of the same state adds no judgement.
  *
  * Thread: any.
  * Memory: the caller owns the judgement.
@@ -27,7 +28,7 @@ struct annotation {
     const char *curator;
 };
 
-/* Writes the key of an annotation's state: "ID UPDATED_AT". False if the object is no
+/* Writes the key of an annotation's state: "ID UPDATED_AT", with the word of a review. False if the object is no
  * annotation with a result. */
 bool annotation_key(const json_t *object, char *ret_key, size_t bytes);
 /* Makes the body of a judgement without its version; annotation_key has accepted the object. */

@@ -21,7 +21,8 @@
 #define PAGE_PROJECTS 100
 /* The members of tasks and of annotations that the server shall send. */
 #define ANNOTATED_FIELDS                                                                           \
-    "&fields=all&include=id,meta,annotations,result,completed_by,was_cancelled,updated_at"
+    "&fields=all&include=id,meta,annotations,result,completed_by,was_cancelled,updated_at,"        \
+    "last_action,updated_by,reviews"
 #define HISTORY_FIELDS ANNOTATED_FIELDS ",data,ground_truth"
 #define PIECE_MS 50
 #define TREE_BYTES_MAX ((size_t)2 << 30)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label_studio/studio_pull.h"
 
+#include "base/no_memory.h"
 #include "client/objects.h"
 #include "json/json.h"
 #include "label_studio/annotation.h"
@@ -100,7 +101,7 @@ static enum err take_task(struct pull *pull, const json_t *task, struct error *e
         !json_is_string(json_member(meta, "custom_id")))
         return OK;
     const json_t **ordered = calloc(count, sizeof *ordered);
-    if (!ordered) abort();
+    if (!ordered) no_memory();
     for (size_t i = 0; i < count; i++) ordered[i] = json_array_get(given, i);
     qsort(ordered, count, sizeof *ordered, compare_times);
     for (size_t i = 0; i < count && err == OK; i++)

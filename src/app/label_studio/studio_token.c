@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -48,7 +49,7 @@ static void wipe(char **text) {
 
 static void set_line(struct studio_token *token, const char *scheme, struct str text) {
     wipe(&token->line);
-    if (asprintf(&token->line, "Authorization: %s %.*s", scheme, STR_ARGS(text)) < 0) abort();
+    if (asprintf(&token->line, "Authorization: %s %.*s", scheme, STR_ARGS(text)) < 0) no_memory();
 }
 
 void studio_token_init(struct studio_token *ret_token, const char *text) {

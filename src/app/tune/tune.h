@@ -8,6 +8,10 @@
  * work on the machine weighs on both. Rounds go on while time is left; a figure that was not
  * measured is not told.
  *
+ * With a file of trials (trials.h) a call takes what earlier calls have measured, and goes on with
+ * a run of today's options, since those before lie in another hour: a ratio and the noise compare
+ * runs of one call alone. Time between two calls does not count.
+ *
  * Thread: one.
  * Memory: the settings are the caller's; tune_release frees what trials left. */
 
@@ -15,6 +19,7 @@
 
 #define TUNE_ROUNDS_MAX 9
 #define TUNE_SETTINGS_MAX 32
+#define TUNE_RUNS_MAX (TUNE_ROUNDS_MAX * (TUNE_SETTINGS_MAX + 1))
 
 /* One setting, and what was measured of it. The caller sets the first three members. */
 struct tune_setting {
@@ -36,16 +41,19 @@ struct tune_options {
     const char *const *base; /* today's options, ending in NULL */
     size_t rounds;           /* at most TUNE_ROUNDS_MAX */
     double seconds;          /* no round begins later */
+    const char *kept;        /* the file of trials; NULL: none */
+    const char *of;          /* all that its trials depend on but the settings */
     void *context;
     void (*say)(void *context, const char *what); /* what is running now; NULL allowed */
 };
 
 /* What was measured of today's options. */
 struct tune_baseline {
-    double rates[TUNE_ROUNDS_MAX * (TUNE_SETTINGS_MAX + 1)];
+    double rates[TUNE_RUNS_MAX]; /* the first `runs` are there */
     size_t runs;
+    double seconds;        /* duration of all trials */
     double requests_per_s; /* the median */
-    double noise;          /* root mean square of log ratios of neighbouring runs; NAN: one run */
+    double noise;          /* root mean square of log ratios of neighbours; NAN: no neighbours */
     double joules_per_request; /* the mean; NAN: not known */
     double equal_share;        /* share of the answers of its first two runs; NAN: not known */
     uint64_t requests, failed;
@@ -60,7 +68,6 @@ enum err tune_run(const struct tune_options *options, struct tune_setting *setti
 struct tune_figures {
     const char *path; /* the owner's file */
     uint32_t lines;   /* lines in its sample */
-    double seconds;   /* duration of all trials */
     const struct tune_baseline *baseline;
     const struct tune_setting *settings; /* (count) */
     size_t count;

@@ -51,7 +51,7 @@ void tune_json_write(struct buf *out, const struct tune_figures *figures) {
     const struct tune_baseline *is = figures->baseline;
     buf_printf(
         out, "{\"object\":\"tune\",\"lines\":%" PRIu32 ",\"seconds\":%.3f,\"today\":{\"runs\":%zu",
-        figures->lines, figures->seconds, is->runs);
+        figures->lines, is->seconds, is->runs);
     add_number(out, "requests_per_second", is->requests_per_s);
     add_number(out, "noise", isnan(is->noise) ? NAN : exp(is->noise) - 1);
     add_number(out, "joules_per_request", is->joules_per_request);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
 
+#include "base/no_memory.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +31,7 @@ char *buf_reserve(struct buf *buf, size_t count) {
         if (capacity < 64) capacity = 64;
         if (capacity < needed) capacity = needed;
         char *grown = realloc(buf->at, capacity);
-        if (!grown) abort();
+        if (!grown) no_memory();
         buf->at = grown;
         buf->capacity = capacity;
     }

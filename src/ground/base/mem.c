@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 
+#include "base/no_memory.h"
+
 #include <assert.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 #define LARGE_BYTES (256 << 10)
 
 static void *must(void *memory) {
-    if (!memory) abort();
+    if (!memory) no_memory();
     return memory;
 }
 

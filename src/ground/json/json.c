@@ -2,6 +2,7 @@
 #include "json/json.h"
 
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/utf8.h"
 #include "json/cost.h"
 
@@ -35,7 +36,7 @@ static json_malloc_t plain_alloc;
 
 static void *alloc_json(size_t bytes) {
     void *memory = plain_alloc(bytes);
-    if (!memory && !is_reading) abort();
+    if (!memory && !is_reading) no_memory();
     has_no_memory |= !memory;
     return memory;
 }

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "net/exchange.h"
 #include "net/wait.h"
 
@@ -36,7 +37,7 @@ struct net_exchange *net_client_start(struct net_client *client,
     exchange->options = &client->options;
     exchange_begin(exchange, request, client->key_line);
     client->busy_count++;
-    if (curl_multi_add_handle(client->multi, exchange->easy) != CURLM_OK) abort();
+    if (curl_multi_add_handle(client->multi, exchange->easy) != CURLM_OK) no_memory();
     return exchange;
 }
 
@@ -133,7 +134,7 @@ static void check_clocks(struct net_client *client) {
 void net_client_poll(struct net_client *client, int timeout_ms) {
     int running = 0, left = 0;
     bool ended_one = false;
-    if (curl_multi_perform(client->multi, &running) != CURLM_OK) abort();
+    if (curl_multi_perform(client->multi, &running) != CURLM_OK) no_memory();
     for (CURLMsg *message; (message = curl_multi_info_read(client->multi, &left));) {
         struct net_exchange *exchange = NULL;
         if (message->msg != CURLMSG_DONE) continue;
@@ -161,7 +162,7 @@ enum err net_client_open(struct net_client **ret_client, const struct net_client
     client->options.key = NULL;
     client->exchanges = mem_new(options->exchanges_max, sizeof *client->exchanges);
     client->multi = curl_multi_init();
-    if (!client->multi) abort();
+    if (!client->multi) no_memory();
     curl_multi_setopt(client->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
     /* A redirect leaves an idle connection behind at the first server. */
     curl_multi_setopt(client->multi, CURLMOPT_MAXCONNECTS, 2L * (long)options->exchanges_max);
@@ -183,7 +184,7 @@ static void forget_key(struct net_client *client) {
 
 void net_client_set_key(struct net_client *client, const char *key) {
     forget_key(client);
-    if (key && asprintf(&client->key_line, "Authorization: Bearer %s", key) < 0) abort();
+    if (key && asprintf(&client->key_line, "Authorization: Bearer %s", key) < 0) no_memory();
 }
 
 void net_client_close(struct net_client *client) {

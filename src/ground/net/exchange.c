@@ -2,6 +2,7 @@
 #include "net/exchange.h"
 
 #include "base/clock.h"
+#include "base/no_memory.h"
 #include "net/net_internal.h"
 
 #include <inttypes.h>
@@ -112,7 +113,7 @@ bool net_exchange_header(const struct net_exchange *exchange, const char *name, 
 
 static void add_line(struct net_exchange *exchange, const char *line) {
     struct curl_slist *longer = curl_slist_append(exchange->head, line);
-    if (!longer) abort();
+    if (!longer) no_memory();
     exchange->head = longer;
 }
 
@@ -123,7 +124,7 @@ static void add_lines(struct net_exchange *exchange, const char *const *lines) {
 /* An option that libcurl does not take is a bug, or no memory. */
 #define SET(option, value)                                                                         \
     do {                                                                                           \
-        if (curl_easy_setopt(easy, option, value) != CURLE_OK) abort();                            \
+        if (curl_easy_setopt(easy, option, value) != CURLE_OK) no_memory();                        \
     } while (0)
 
 static void set_callbacks(struct net_exchange *exchange) {
@@ -223,7 +224,7 @@ static void set_request(struct net_exchange *exchange, const struct net_request 
 void exchange_begin(struct net_exchange *exchange, const struct net_request *request,
                     const char *key_line) {
     if (!exchange->easy) exchange->easy = curl_easy_init();
-    if (!exchange->easy) abort();
+    if (!exchange->easy) no_memory();
     *exchange = (struct net_exchange){.client = exchange->client,
                                       .options = exchange->options,
                                       .easy = exchange->easy,

@@ -2,6 +2,7 @@
 #include "net/url.h"
 
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "net/net_internal.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ struct net_url *net_url_read(const char *text) {
     };
     struct net_url *url = mem_new(1, sizeof *url);
     url->handle = curl_url();
-    if (!url->handle) abort();
+    if (!url->handle) no_memory();
     if (curl_url_set(url->handle, CURLUPART_URL, text, 0) != CURLUE_OK) {
         net_url_free(url);
         return NULL;
@@ -49,7 +50,7 @@ const char *net_url_part(const struct net_url *url, enum net_url_part part) {
 char *net_url_with_path(const struct net_url *url, const char *path) {
     CURLU *handle = curl_url_dup(url->handle);
     char *whole = NULL, *copy = NULL;
-    if (!handle) abort();
+    if (!handle) no_memory();
     if (curl_url_set(handle, CURLUPART_PATH, path, 0) == CURLUE_OK &&
         curl_url_get(handle, CURLUPART_URL, &whole, 0) == CURLUE_OK)
         copy = mem_text(whole);
@@ -64,7 +65,7 @@ char *net_url_origin(const char *text) {
     if (url && !url->parts[NET_URL_USER] && url->parts[NET_URL_HOST] && url->parts[NET_URL_PORT] &&
         asprintf(&origin, "%s://%s:%s", url->parts[NET_URL_SCHEME], url->parts[NET_URL_HOST],
                  url->parts[NET_URL_PORT]) < 0)
-        abort();
+        no_memory();
     net_url_free(url);
     return origin;
 }

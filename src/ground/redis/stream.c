@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/sync.h"
 
 #include <errno.h>
@@ -101,7 +102,7 @@ static void expect_host(SSL *ssl, const char *host) {
     X509_VERIFY_PARAM *wanted = SSL_get0_param(ssl);
     if (X509_VERIFY_PARAM_set1_ip_asc(wanted, name) != 1) {
         SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, name);
-        if (SSL_set1_host(ssl, name) != 1) abort(); /* no memory */
+        if (SSL_set1_host(ssl, name) != 1) no_memory();
     }
     free(name);
 }
@@ -111,7 +112,7 @@ static enum err start_tls(struct stream *stream, const struct stream_options *op
     ERR_clear_error();
     stream->context = SSL_CTX_new(TLS_client_method());
     stream->socket = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "queue");
-    if (!stream->context || !stream->socket) abort(); /* no memory */
+    if (!stream->context || !stream->socket) no_memory();
     BIO_meth_set_write(stream->socket, socket_write);
     BIO_meth_set_read(stream->socket, socket_read);
     BIO_meth_set_ctrl(stream->socket, socket_control);
@@ -119,7 +120,7 @@ static enum err start_tls(struct stream *stream, const struct stream_options *op
     if (err != OK) return err;
     stream->ssl = SSL_new(stream->context);
     BIO *bio = BIO_new(stream->socket);
-    if (!stream->ssl || !bio) abort(); /* no memory */
+    if (!stream->ssl || !bio) no_memory();
     BIO_set_data(bio, stream);
     BIO_set_init(bio, 1);
     SSL_set_bio(stream->ssl, bio, bio);

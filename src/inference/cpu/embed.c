@@ -3,6 +3,7 @@
 
 #include "base/least.h"
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "cpu/encoder.h"
 #include "cpu/forward.h"
 #include "cpu/label_head.h"
@@ -146,7 +147,7 @@ enum err embedder_open(struct embedder **ret_embedder, const struct embedder_opt
     embedder->labels = options->weights->labels;
     if (!embedder->tokens || !embedder->positions || !embedder->blocks || !embedder->wanted ||
         !embedder->sequences)
-        abort();
+        no_memory();
     for (uint32_t i = 0; i < rows; i++) embedder->blocks[i] = i;
     enum err err = options->runner ? OK : open_program(embedder, error);
     if (err == OK)

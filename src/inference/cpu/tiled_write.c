@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/os.h"
 #include "cpu/tiled_format.h"
 
@@ -100,7 +101,7 @@ static enum err write_file(int fd, const struct tiled_key *key,
                         .stop = stop,
                         .waiting = malloc(TILED_SUMMED_BYTES),
                         .sums = bytes + sizeof head + count * sizeof(struct tiled_entry)};
-    if (!body.waiting) abort();
+    if (!body.waiting) no_memory();
     enum err err = OK;
     uint64_t at = 0; /* offset in the body */
     for (size_t i = 0; i < count && err == OK; i++) {

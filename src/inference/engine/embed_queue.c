@@ -2,6 +2,7 @@
 #include "engine/embed_queue.h"
 
 #include "base/mem.h"
+#include "base/no_memory.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ struct embed_queue *embed_queue_open(const struct embed_queue_options *options) 
     struct embed_queue *queue = calloc(1, sizeof *queue);
     size_t texts_max = options->step_tokens;
     assert(texts_max > 0);
-    if (!queue) abort();
+    if (!queue) no_memory();
     queue->options = *options;
     queue->sequences = mem_new(texts_max, sizeof *queue->sequences);
     queue->owners = mem_new(texts_max, sizeof *queue->owners);

@@ -163,7 +163,7 @@ enum err backup_folder_open(struct backup_folder *ret_folder, const char *dir,
                            "%s is neither empty nor a folder of backups: name a folder of its own",
                            folder.dir);
     }
-    enum err err = use == BACKUP_WRITE ? os_mkdirs(folder.dir, error) : OK;
+    enum err err = use == BACKUP_WRITE ? os_mkdirs_durable(folder.dir, error) : OK;
     if (err == OK) err = take_lock(&folder, use, error);
     if (err == OK && use == BACKUP_WRITE) {
         file_of(&folder, lock, "manifests/x");

@@ -2,6 +2,7 @@
 #include "batch/extras.h"
 
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/utf8.h"
 #include "json/json.h"
 
@@ -134,7 +135,7 @@ bool batch_extras_read(const json_t *body, char **ret_text, struct refusal *ret_
     struct batch_extras extras;
     if (!read_all(&extras, body, ret_refusal)) return false;
     json_t *kept = json_object();
-    if (!kept) abort();
+    if (!kept) no_memory();
     for (size_t i = 0; i < MEMBER_COUNT; i++) {
         json_t *value = json_member(body, members[i]);
         if (value) json_object_set(kept, members[i], value);

@@ -2,6 +2,7 @@
 #include "batch/parameters.h"
 
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/utf8.h"
 #include "batch/extras.h"
 #include "json/json.h"
@@ -279,7 +280,7 @@ static bool read_key(struct batch_parameters *parameters, const json_t *body,
 
 static void hash_parameters(struct batch_parameters *parameters, const json_t *body) {
     json_t *copy = json_copy((json_t *)(uintptr_t)body);
-    if (!copy) abort();
+    if (!copy) no_memory();
     json_object_del(copy, "idempotency_key");
     struct buf text;
     buf_init(&text, BUF_UNLIMITED);

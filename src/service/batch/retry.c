@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/retry.h"
 
+#include "base/no_memory.h"
 #include "batch/create.h"
 #include "batch/jsonl_file.h"
 #include "batch/line.h"
@@ -73,7 +74,7 @@ static void set_json(json_t *object, const char *key, const char *text) {
 /* The create body that would make the original. */
 static json_t *body_of(const struct store_batch *original) {
     json_t *body = json_object();
-    if (!body) abort();
+    if (!body) no_memory();
     struct error error;
     json_t *extras = NULL;
     if (original->extras && json_read(&extras, str_from(original->extras), &error) == OK)

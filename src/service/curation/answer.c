@@ -2,6 +2,7 @@
 #include "curation/answer.h"
 
 #include "answer/answer_tree.h"
+#include "base/no_memory.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -126,7 +127,7 @@ static void find_decisions(struct answer *answer, json_t *answers) {
     answer->kind = ANSWER_DECISIONS;
     answer->place = answers;
     answer->object = json_object();
-    if (!answer->object) abort();
+    if (!answer->object) no_memory();
     each_question(answers, add_question, answer);
 }
 
@@ -198,7 +199,7 @@ static void write_plain(struct buf *out, const json_t *value) {
         free(text);
         text = json_dumps(value, flags);
     }
-    if (!text) abort();
+    if (!text) no_memory();
     buf_add_text(out, text);
     json_decref(again);
     free(text);

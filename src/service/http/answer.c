@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/no_memory.h"
 #include "http/file_body.h"
 #include "http/server.h"
 
@@ -465,7 +466,7 @@ static bool has_header(const struct http_request *request, const char *name) {
 
 enum MHD_Result http_answer_queue(struct http_request *request) {
     struct MHD_Response *response = make_response(request);
-    if (!response) abort(); /* no memory */
+    if (!response) no_memory();
     MHD_add_response_header(response, "x-request-id", request->id);
     for (size_t i = 0; i < USUAL_HEADERS; i++)
         if (!has_header(request, usual_headers[i].name))

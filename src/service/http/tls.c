@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/no_memory.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -83,7 +84,7 @@ static int refuse_password(char *buffer, int bytes, int is_writing, void *contex
 
 static BIO *memory_of(const struct tls_pem *pem) {
     BIO *memory = BIO_new_mem_buf(pem->text.at, (int)pem->text.bytes);
-    if (!memory) abort(); /* no memory */
+    if (!memory) no_memory();
     return memory;
 }
 
@@ -271,7 +272,7 @@ static ssize_t begin(struct tls_session *session) {
     session->ssl = SSL_new(session->tls->context);
     pthread_mutex_unlock(&session->tls->lock);
     BIO *socket = BIO_new(session->tls->socket);
-    if (!session->ssl || !socket) abort(); /* no memory */
+    if (!session->ssl || !socket) no_memory();
     BIO_set_data(socket, session);
     BIO_set_init(socket, 1);
     SSL_set_bio(session->ssl, socket, socket);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proof/manifest.h"
 
+#include "base/no_memory.h"
 #include "base/utf8.h"
 #include "proof/ssh_signature.h"
 
@@ -39,7 +40,7 @@ static void add_signature(struct buf *out, const struct ssh_key *key, struct str
 void manifest_write(struct buf *out, const json_t *content, const struct ssh_key *key) {
     struct buf text;
     buf_init(&text, BUF_UNLIMITED);
-    if (json_dump_callback(content, add_piece, &text, JSON_INDENT(2)) != 0) abort();
+    if (json_dump_callback(content, add_piece, &text, JSON_INDENT(2)) != 0) no_memory();
     buf_add_byte(&text, '\n');
     if (key) {
         buf_add(out, text.at, text.bytes - strlen(END));
