@@ -10,6 +10,7 @@
 
 #define PAUSE_MS 500
 #define PAUSE_STEP_MS 50
+#define LATE_MAX 16    /* hints among which the newest base's is: a fenced server writes one */
 #define STALE_MAX 1000 /* hints of servers that were paused before they wrote them */
 
 void chain_log_name(uint64_t number, char ret_name[ENTRY_NAME_BYTES]) {
@@ -89,25 +90,36 @@ static enum err find_last(struct bucket *bucket, void (*name_of)(uint64_t, char 
     return OK;
 }
 
-/* The number of an entry that exists, by the hints; 0: none is known. */
-static enum err find_entry(struct bucket *bucket, uint64_t base_count, const volatile bool *stop,
-                           uint64_t *ret_number, struct error *error) {
+static enum err read_hint(struct bucket *bucket, uint64_t count, const volatile bool *stop,
+                          uint64_t *ret_number, struct error *error) {
     char name[ENTRY_NAME_BYTES];
     struct buf text;
-    enum err err = OK;
-    bool exists = false;
     buf_init(&text, 64);
-    *ret_number = 0;
-    for (uint64_t i = base_count; err == OK && !exists && i > 0 && base_count - i < STALE_MAX;
-         i--) {
-        base_name(i, name);
-        err = read_patiently(bucket, name, stop, &text, error);
-        if (err == OK && !str_to_u64(buf_str(&text), ret_number))
-            err = err_set(error, ERR_CORRUPT, "the copy is damaged: %s is no number", name);
-        if (err == OK) err = look(bucket, chain_log_name, *ret_number, stop, &exists, error);
-    }
+    base_name(count, name);
+    enum err err = read_patiently(bucket, name, stop, &text, error);
+    if (err == OK && !str_to_u64(buf_str(&text), ret_number))
+        err = err_set(error, ERR_CORRUPT, "the copy is damaged: %s is no number", name);
     buf_release(&text);
-    if (!exists) *ret_number = 0;
+    return err;
+}
+
+/* The number of an entry that exists, by the hints; 0: none is known. A late hint may name an entry
+ * that a newer base should have removed, behind which there is a gap: so the highest number of the
+ * last LATE_MAX hints counts. */
+static enum err find_entry(struct bucket *bucket, uint64_t base_count, const volatile bool *stop,
+                           uint64_t *ret_number, struct error *error) {
+    enum err err = OK;
+    uint64_t best = 0;
+    for (uint64_t i = base_count; err == OK && i > 0 && base_count - i < STALE_MAX; i--) {
+        uint64_t number;
+        bool exists = false;
+        if (best > 0 && base_count - i >= LATE_MAX) break;
+        err = read_hint(bucket, i, stop, &number, error);
+        if (err == OK && number > best)
+            err = look(bucket, chain_log_name, number, stop, &exists, error);
+        if (err == OK && exists) best = number;
+    }
+    *ret_number = best;
     return err;
 }
 

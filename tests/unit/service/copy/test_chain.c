@@ -117,6 +117,22 @@ static void a_hint_that_comes_late_leads_nobody_astray(void **state) {
     close_place(&place);
 }
 
+static void a_late_hint_of_an_entry_that_was_not_removed_hides_no_newer_end(void **state) {
+    (void)state;
+    struct place place = open_place();
+    struct error error;
+    uint64_t count = 0;
+    for (uint64_t i = 1; i <= 40; i++) assert_int_equal(put(&place, i, 'a', 0), OK);
+    assert_int_equal(chain_note_base(place.bucket, &count, 30, &error), OK);
+    assert_int_equal(chain_note_base(place.bucket, &count, 5, &error), OK);
+    for (uint64_t i = 1; i < 30; i++)
+        if (i != 5) drop(&place, i); /* its removal was lost */
+    struct chain_end end = find(&place);
+    assert_int_equal(end.number, 40);
+    assert_int_equal(end.base, 30);
+    close_place(&place);
+}
+
 static void a_damaged_end_is_refused(void **state) {
     (void)state;
     struct place place = open_place();
@@ -137,6 +153,7 @@ int main(void) {
         cmocka_unit_test(the_last_entry_is_found_whatever_their_number),
         cmocka_unit_test(entries_before_the_newest_base_may_be_gone),
         cmocka_unit_test(a_hint_that_comes_late_leads_nobody_astray),
+        cmocka_unit_test(a_late_hint_of_an_entry_that_was_not_removed_hides_no_newer_end),
         cmocka_unit_test(a_damaged_end_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
