@@ -10,6 +10,12 @@
 
 void copy_note_object(struct copy *copy, const char *path, uint64_t bytes,
                       const struct entry_object *at, uint64_t told_in) {
+    uint64_t known;
+    /* The base and the log after it may name the same object: a second row of it would be unseen by
+     * the next base, which would remove it. */
+    if (map_get(&copy->row_of, str_from(path), &known) &&
+        copy->rows[known].at.leader == at->leader && copy->rows[known].at.serial == at->serial)
+        return;
     copy->rows = vec_grow(copy->rows, copy->row_count, &copy->row_capacity, sizeof *copy->rows);
     struct object_row *row = &copy->rows[copy->row_count];
     *row = (struct object_row){.bytes = bytes, .at = *at, .told_in = told_in};
