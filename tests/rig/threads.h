@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define UNIX_S 1800000000 /* where the wall clock begins */
+
 /* What the threads live in. */
 struct threads_world {
     int64_t *now_ns;         /* the monotonic clock */

@@ -15,7 +15,6 @@
 #include "plan.h"
 
 #define WORLD_TRACE 64
-#define UNIX_S 1800000000
 
 /* How a life ended. */
 enum life_end {
