@@ -12,7 +12,7 @@ import test_next_families
 from test_families import HERE, SHARED, TINY, cases_of
 
 FAMILIES = [
-    "falcon_h1", "falcon_h1-norm", "gemma", "gemma2", "glm4", "glm4_moe", "glm4_moe-norms",
+    "deepseek_v2", "deepseek_v2-groups", "glm4_moe_lite", "falcon_h1", "falcon_h1-norm", "gemma", "gemma2", "glm4", "glm4_moe", "glm4_moe-norms",
     "granite", "granite4", "lfm2_moe", "nemotron_h", "phi3", "phi3-long", "phi4-mini",
     "qwen2_5_vl", "qwen3_next", "qwen3_vl", "seed_oss", "smollm3", *SHARED]
 TOP = 20
@@ -71,8 +71,9 @@ def test_a_granite_4_without_mamba_layers_is_computed_on_a_device(tmp_path):
 
 
 @pytest.mark.skipif(not test_next_families.TINY.exists(), reason="shared/tiny_next is not here")
-@pytest.mark.parametrize("family", ["gemma4_e", "gemma4_moe"])
+@pytest.mark.parametrize("family", ["gemma4_e", "gemma4_moe", "deepseek_v3"])
 def test_layers_that_differ_are_those_of_the_cpu(tmp_path, family):
     """Gemma 4: heads of two sizes, keys of another layer, a part of a token for each layer, norms
-    of values, factors of layers, and experts beside a feed-forward."""
+    of values, factors of layers, and experts beside a feed-forward. DeepSeek V3: entries for all
+    heads, q by two products, experts by sigmoids in groups."""
     compare(tmp_path, test_next_families.TINY / family, test_next_families.cases_of(family))

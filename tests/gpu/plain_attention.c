@@ -154,32 +154,41 @@ static uint32_t slot_of(const struct referee *r, const struct work *work, uint32
     return slot;
 }
 
+/* Elements of what attention leaves of a head: a part of an entry, or as many as a key has. */
+static uint32_t value_dim_of(const struct referee *r) {
+    const struct gpu_program *program = &r->pass->gpu->program;
+    return r->op->kind == OP_LATENT ? program->latent.rank : gpu_head_dim(program, r->op);
+}
+
 static void add_key(const struct referee *r, struct gathered *sum, const float *q, uint32_t slot,
                     uint32_t kv_head) {
     const struct gpu *gpu = r->pass->gpu;
-    const uint32_t dim = gpu_head_dim(&gpu->program, r->op);
+    const uint32_t dim = gpu_head_dim(&gpu->program, r->op), values = value_dim_of(r);
     struct plain_kv at = {r->op->kv_place, slot, kv_head, dim, false};
     float room[PLAIN_HEAD_DIM_MAX];
     const float *key = plain_kv_get(gpu, at, room);
     float score = plain_dot(q, key, dim) * r->op->scale;
     if (r->op->softcap > 0.0f) score = r->op->softcap * tanhf(score / r->op->softcap);
-    rescale(sum, dim, score);
+    rescale(sum, values, score);
     float weight = expf(score - sum->m);
-    at.is_value = true;
+    at.is_value = r->op->kind != OP_LATENT;
     const float *value = plain_kv_get(gpu, at, room);
     sum->l += weight;
-    for (uint32_t i = 0; i < dim; i++) sum->o[i] += weight * value[i];
+    for (uint32_t i = 0; i < values; i++) sum->o[i] += weight * value[i];
 }
 
 static void run_head(const struct referee *r, const struct work *work, uint32_t head) {
     const struct plain_pass *pass = r->pass;
     const struct gpu_program *program = &pass->gpu->program;
     const struct plain_heads heads = plain_heads_of(pass->gpu, r->op);
-    const uint32_t dim = heads.head_dim;
+    const uint32_t dim = value_dim_of(r);
+    const bool is_latent = r->op->kind == OP_LATENT;
     struct gathered sum = {.m = -INFINITY};
     for (uint32_t i = 0; i < work->in_count; i++)
         add_partial(&sum, sums_of(r, work->in + i, head), dim);
-    const float *q = pass->wide + (size_t)work->row * heads.stride + (size_t)head * dim;
+    const float *q = is_latent ? pass->gpu->queries +
+                                     ((size_t)work->row * program->heads + head) * heads.head_dim
+                               : pass->wide + (size_t)work->row * heads.stride + (size_t)head * dim;
     for (uint32_t key = work->begin; key < work->end; key++)
         add_key(r, &sum, q, slot_of(r, work, key), head / (program->heads / heads.kv_heads));
     if (work->out != GPU_NONE) {
@@ -189,7 +198,7 @@ static void run_head(const struct referee *r, const struct work *work, uint32_t 
         to[dim + 1] = sum.l;
         return;
     }
-    float *to = pass->attended + (size_t)work->row * heads.q_width + (size_t)head * dim;
+    float *to = pass->attended + ((size_t)work->row * program->heads + head) * dim;
     const float *sinks = r->op->sinks;
     const float all = sum.l + (sinks ? expf(sinks[head] - sum.m) : 0.0f);
     for (uint32_t i = 0; i < dim; i++) to[i] = sum.o[i] / all;

@@ -38,7 +38,8 @@ void plain_round(enum gpu_form form, float *values, uint32_t count) {
 /* Where a head's elements begin in the cache, and the number of its scale. */
 static size_t kv_at(const struct gpu *gpu, struct plain_kv at) {
     const size_t slot = (size_t)at.place * plain_slots(gpu) + at.slot;
-    return (slot * 2 + at.is_value) * gpu->kv_width + (size_t)at.head * at.dim;
+    return (slot * gpu_kv_planes(&gpu->program) + at.is_value) * gpu->kv_width +
+           (size_t)at.head * at.dim;
 }
 static size_t scale_at(const struct gpu *gpu, struct plain_kv at) {
     const size_t slot = (size_t)at.place * plain_slots(gpu) + at.slot;

@@ -219,7 +219,8 @@ static enum err sample(struct gpu *gpu, const struct gpu_samples *samples, struc
 /* Copies keys, values and their stamps in all places. */
 static void copy_page(struct gpu *gpu, struct gpu_page_copy copy) {
     const size_t slots = plain_slots(gpu), kv_width = gpu->kv_width;
-    const size_t slot_bytes = 2 * kv_width * plain_form_bytes(gpu->limits.kv_form);
+    const size_t slot_bytes =
+        gpu_kv_planes(&gpu->program) * kv_width * plain_form_bytes(gpu->limits.kv_form);
     const size_t slot_scales = 2 * (size_t)gpu->kv_heads_most;
     for (size_t place = 0; place < gpu->limits.layer_places; place++) {
         size_t from = place * slots + copy.from * GPU_PAGE_TOKENS;

@@ -23,7 +23,7 @@
 #define PLAIN_TILE_HEADS 32u   /* small, so that short prompts already have several tiles */
 #define PLAIN_SPLIT_TOKENS 32u /* small, so that short contexts are already cut */
 #define PLAIN_MULTIPROCESSORS 16u
-#define PLAIN_HEAD_DIM_MAX 512u
+#define PLAIN_HEAD_DIM_MAX 640u
 #define PLAIN_CONTEXT_BYTES (1u << 20) /* stands for driver and context in the ledger */
 
 /* Ends the process with a sentence when the condition is false. */
@@ -135,8 +135,9 @@ struct gpu {
     uint32_t *makers; /* (op_count) MATMUL, LOGITS: the operation that prepared the input */
 
     float *x, *h, *wide, *narrow, *shared, *attended, *logits;
-    float *inputs; /* (rows_max, input_layers, input_width) */
-    float *side;   /* (rows_max, width) what ASIDE left */
+    float *inputs;  /* (rows_max, input_layers, input_width) */
+    float *queries; /* (rows_max, heads, rank + turned_dim) what LATENT_Q left */
+    float *side;    /* (rows_max, width) what ASIDE left */
     uint32_t attended_width;
     float *cosines[2], *sines[2]; /* (rows_max, head_dim / 2) */
     float *weights;               /* one row of a matrix */
@@ -240,6 +241,9 @@ enum err plain_late(struct gpu *gpu, const struct gpu_samples *samples, bool is_
 void plain_check_step(struct gpu *gpu, const struct gpu_step *step);
 
 /* plain_ops.c */
+/* Rounds the result of an operation to the form that its reader takes. */
+void plain_prepare_rows(const struct plain_pass *pass, const struct gpu_op *op, float *values,
+                        uint32_t width, uint32_t stride);
 void plain_begin(const struct plain_pass *pass); /* the rows' angles */
 void plain_op(struct plain_pass *pass, uint32_t op);
 /* plain_attention.c */
@@ -254,6 +258,11 @@ void plain_conv(struct plain_pass *pass, const struct gpu_op *op);
 void plain_delta(struct plain_pass *pass, const struct gpu_op *op);
 void plain_mamba(struct plain_pass *pass, const struct gpu_op *op);
 void plain_gated_norm(struct plain_pass *pass, const struct gpu_op *op);
+
+/* plain_latent.c */
+void plain_latent_entry(struct plain_pass *pass, const struct gpu_op *op);
+void plain_latent_q(struct plain_pass *pass, const struct gpu_op *op);
+void plain_latent_out(struct plain_pass *pass, const struct gpu_op *op);
 
 /* plain_sample.c */
 /* Draws and answers of one call; *answers and *named count on over the calls of a step. */

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rounds the result of an operation to the form that its reader takes. */
-static void prepare_rows(const struct plain_pass *pass, const struct gpu_op *op, float *values,
-                         uint32_t width, uint32_t stride) {
+void plain_prepare_rows(const struct plain_pass *pass, const struct gpu_op *op, float *values,
+                        uint32_t width, uint32_t stride) {
     if (op->next == GPU_NONE) return;
     enum gpu_form form = pass->gpu->program.matrices[op->next].form;
     for (uint32_t i = 0; i < pass->row_count; i++)
@@ -40,7 +39,7 @@ static void run_embed(struct plain_pass *pass, const struct gpu_op *op) {
     }
     if (op->next == GPU_NONE) return;
     memcpy(pass->h, pass->x, (size_t)pass->row_count * width * sizeof *pass->h);
-    prepare_rows(pass, op, pass->h, width, width);
+    plain_prepare_rows(pass, op, pass->h, width, width);
 }
 
 void plain_begin(const struct plain_pass *pass) {
@@ -105,7 +104,7 @@ static void run_norm(struct plain_pass *pass, const struct gpu_op *op) {
         norm_to(pass, pass->x, pass->h, op->weight, false);
     else
         memcpy(pass->h, pass->x, count * sizeof *pass->h);
-    prepare_rows(pass, op, pass->h, width, width);
+    plain_prepare_rows(pass, op, pass->h, width, width);
 }
 
 /* ---- ASIDE and JOIN ---- */
@@ -159,6 +158,8 @@ static void multiply(const struct plain_pass *pass, uint32_t index, float *y) {
     if (maker == OP_PREPARE && prepared->attended > 0)
         input = pass->attended, stride = prepared->attended;
     if (maker == OP_GATE) input = pass->wide, stride = plain_gate_width(prepared);
+    if (maker == OP_LATENT_ENTRY || maker == OP_LATENT_OUT)
+        input = maker == OP_LATENT_OUT ? pass->wide : pass->attended, stride = matrix->shape.cols;
     for (uint32_t j = 0; j < matrix->shape.rows; j++) {
         const float *weights = row_of(matrix, j, gpu->weights);
         for (uint32_t i = 0; i < pass->row_count; i++) {
@@ -261,7 +262,7 @@ static void run_route(struct plain_pass *pass, const struct gpu_op *op) {
                               .ret_weights = gpu->chosen_weights});
     for (size_t i = 0; experts->expert_scale && i < (size_t)pass->row_count * experts->used; i++)
         gpu->chosen_weights[i] *= experts->expert_scale[gpu->chosen[i]];
-    prepare_rows(pass, op, pass->h, gpu->program.width, gpu->program.width);
+    plain_prepare_rows(pass, op, pass->h, gpu->program.width, gpu->program.width);
 }
 
 /* y (count) = input · rows first..first+count-1 of the matrix + bias, of all rows or NULL. */
@@ -338,7 +339,7 @@ static void gate_inputs(const struct plain_pass *pass, const struct gpu_op *op) 
                                        .width = op->width,
                                        .rows = 1});
     }
-    prepare_rows(pass, op, pass->wide, op->width, op->width);
+    plain_prepare_rows(pass, op, pass->wide, op->width, op->width);
 }
 
 /* y = gelu_erf(gate) · up, with y as gate. */
@@ -353,7 +354,7 @@ static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
     const uint32_t ffn = op->width;
     if (op->gate == GATE_GELU_ALONE) {
         ref_gelu_erf(pass->wide, ffn, ffn, pass->row_count);
-        prepare_rows(pass, op, pass->wide, ffn, ffn);
+        plain_prepare_rows(pass, op, pass->wide, ffn, ffn);
         return;
     }
     if (op->gates_inputs) {
@@ -374,7 +375,7 @@ static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
         (op->gate == GATE_GELU ? gelu_mul : gates[op->gate])(&call);
     else
         ref_relu2(pass->wide, stride, ffn, pass->row_count);
-    prepare_rows(pass, op, pass->wide, ffn, stride);
+    plain_prepare_rows(pass, op, pass->wide, ffn, stride);
 }
 
 static void run_add(struct plain_pass *pass, const struct gpu_op *op) {
@@ -414,9 +415,9 @@ static void gate_attended(struct plain_pass *pass, const struct gpu_op *op) {
 static void run_prepare(struct plain_pass *pass, const struct gpu_op *op) {
     const uint32_t width = pass->gpu->program.width;
     if (op->attended > 0)
-        prepare_rows(pass, op, pass->attended, op->attended, op->attended);
+        plain_prepare_rows(pass, op, pass->attended, op->attended, op->attended);
     else
-        prepare_rows(pass, op, pass->h, width, width);
+        plain_prepare_rows(pass, op, pass->h, width, width);
 }
 
 /* ---- POOL ---- */
@@ -454,7 +455,7 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
         plain_attention(pass, op);
         if (op->is_gated) gate_attended(pass, op);
         const uint32_t q_width = plain_heads_of(pass->gpu, op).q_width;
-        prepare_rows(pass, op, pass->attended, q_width, q_width);
+        plain_prepare_rows(pass, op, pass->attended, q_width, q_width);
         return;
     case OP_ROUTE: run_route(pass, op); return;
     case OP_EXPERTS: run_experts(pass, op); return;
@@ -465,16 +466,16 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
     case OP_ADD: run_add(pass, op); return;
     case OP_GATED_NORM:
         plain_gated_norm(pass, op);
-        prepare_rows(pass, op, pass->attended, pass->gpu->program.recurrent.width,
-                     pass->gpu->program.recurrent.width);
+        plain_prepare_rows(pass, op, pass->attended, pass->gpu->program.recurrent.width,
+                           pass->gpu->program.recurrent.width);
         return;
     case OP_INPUTS: run_inputs(pass, op); return;
     case OP_POOL: run_pool(pass); return;
     case OP_ASIDE:
     case OP_JOIN: run_side(pass, op); return;
-    case OP_LATENT_ENTRY:
-    case OP_LATENT_Q:
-    case OP_LATENT:
-    case OP_LATENT_OUT: abort(); /* plain_program.c refuses them */
+    case OP_LATENT_ENTRY: plain_latent_entry(pass, op); return;
+    case OP_LATENT_Q: plain_latent_q(pass, op); return;
+    case OP_LATENT: plain_attention(pass, op); return;
+    case OP_LATENT_OUT: plain_latent_out(pass, op); return;
     }
 }

@@ -21,13 +21,18 @@ static void count_weights(struct gpu *gpu) {
     ledger->workspace = cols_max * sizeof(float) + program->vocab * each;
 }
 
+/* Numbers of a row of queries. */
+static uint64_t queries_of(const struct gpu_program *program) {
+    return program->latent.rank > 0 ? (uint64_t)program->heads * program->head_dim : 0;
+}
+
 static void count_buffers(struct gpu *gpu) {
     const struct gpu_program *program = &gpu->program;
     const struct gpu_limits *limits = &gpu->limits;
     struct memory_ledger *ledger = &gpu->ledger;
     uint64_t row = 3ull * program->width + 1 + gpu->wide_width + gpu->attended_width +
                    (uint64_t)program->input_width * program->input_layers +
-                   gpu_state_rates(&program->recurrent) +
+                   gpu_state_rates(&program->recurrent) + queries_of(program) +
                    (uint64_t)program->rope_count * program->head_dim;
     uint64_t partial = (uint64_t)program->heads * (program->head_dim + 2);
     ledger->activations = (limits->rows_max * row + limits->partials_max * partial) * sizeof(float);
@@ -51,7 +56,8 @@ static void count_kv(struct gpu *gpu) {
     struct memory_ledger *ledger = &gpu->ledger;
     const uint64_t keys = gpu->kv_width * plain_form_bytes(limits->kv_form) +
                           (limits->kv_form == GPU_E4M3 ? gpu->kv_heads_most * sizeof(uint16_t) : 0);
-    ledger->page_bytes = 2ull * limits->layer_places * GPU_PAGE_TOKENS * keys;
+    ledger->page_bytes =
+        (uint64_t)gpu_kv_planes(&gpu->program) * limits->layer_places * GPU_PAGE_TOKENS * keys;
     ledger->context = PLAIN_CONTEXT_BYTES;
     ledger->used = ledger->context + ledger->weights + ledger->activations + ledger->logits +
                    ledger->steps + ledger->workspace + ledger->states;
@@ -96,6 +102,7 @@ static void open_buffers(struct gpu *gpu) {
     gpu->shared = room(gpu, rows * program->width, sizeof(float));
     gpu->attended = room(gpu, rows * gpu->attended_width, sizeof(float));
     gpu->inputs = room(gpu, rows * program->input_layers * program->input_width, sizeof(float));
+    gpu->queries = room(gpu, rows * queries_of(program), sizeof(float));
     gpu->side = room(gpu, rows * program->width, sizeof(float));
     gpu->logits = room(gpu, wanted * program->vocab_rows, sizeof(float));
     for (uint32_t i = 0; i < program->rope_count; i++) {

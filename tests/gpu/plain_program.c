@@ -12,6 +12,9 @@ static enum err check_shape(const struct gpu_program *program, enum gpu_form kv_
     if (group > PLAIN_TILE_HEADS)
         return err_set(error, ERR_INVALID, "plain device: no kernel for %u heads per KV head",
                        group);
+    if (program->latent.rank > 0 && kv_form == GPU_E4M3)
+        return err_set(error, ERR_INVALID,
+                       "plain device: entries of latent attention have no 8 bits");
     if (kv_form == GPU_INT8)
         return err_set(error, ERR_INVALID, "plain device: no int8 keys and values");
     for (uint32_t i = 0; i < program->matrix_count; i++)
@@ -45,6 +48,8 @@ static void copy_vectors(struct gpu *gpu, struct gpu_op *op) {
     recurrent->skip = copy_vector(gpu, recurrent->skip, sizes->value_heads);
     recurrent->norm =
         copy_vector(gpu, recurrent->norm, sizes->is_mamba ? sizes->width : sizes->value_dim);
+    op->latent.norm = copy_vector(gpu, op->latent.norm, program->latent.rank);
+    op->latent.q_norm = copy_vector(gpu, op->latent.q_norm, program->latent.q_rank);
     struct gpu_experts *experts = &op->experts;
     if (op->kind == OP_EXPERTS) {
         const uint32_t gate_up = experts->count * 2 * experts->ffn;
@@ -68,6 +73,17 @@ static uint32_t most(uint32_t a, uint32_t b) {
     return a > b ? a : b;
 }
 
+/* Width of a row of wide before LATENT_ENTRY, which has the entry last, and before LATENT_Q. */
+static uint32_t latent_in(const struct gpu_program *program) {
+    const struct gpu_latent_sizes *sizes = &program->latent;
+    const uint32_t q = program->heads * gpu_latent_head(program);
+    return (sizes->q_rank > 0 ? sizes->q_rank : q) + sizes->rank + sizes->turned_dim;
+}
+static uint32_t latent_q(const struct gpu_program *program) {
+    return program->latent.q_rank > 0 ? program->heads * gpu_latent_head(program)
+                                      : latent_in(program);
+}
+
 /* Width of a row of wide in a recurrent layer. */
 static uint32_t recurrent_wide(const struct gpu_program *program) {
     const struct gpu_recurrent_sizes *sizes = &program->recurrent;
@@ -88,7 +104,12 @@ static void copy_program(struct gpu *gpu, const struct gpu_program *from) {
                                  : NULL;
     gpu->kv_width = gpu_kv_width(from);
     gpu->wide_width = most(2 * from->ffn, recurrent_wide(from));
-    gpu->attended_width = from->recurrent.width;
+    gpu->attended_width = most(from->recurrent.width, from->latent.q_rank);
+    if (from->latent.rank > 0) {
+        gpu->wide_width = most(gpu->wide_width, most(latent_in(from), latent_q(from)));
+        gpu->wide_width = most(gpu->wide_width, from->heads * from->latent.value_dim);
+        gpu->attended_width = most(gpu->attended_width, from->heads * from->latent.rank);
+    }
     for (uint32_t i = 0; i < from->op_count; i++)
         if (from->ops[i].kind == OP_ATTENTION) gpu->has_output_gate |= from->ops[i].is_gated;
     for (uint32_t i = 0; i < from->op_count; i++) {
@@ -125,6 +146,8 @@ static uint32_t prepared_width(const struct gpu *gpu, const struct gpu_op *op) {
     case OP_EMBED: return gpu->program.width;
     case OP_ATTENTION: return plain_heads_of(gpu, op).q_width;
     case OP_GATED_NORM: return gpu->program.recurrent.width;
+    case OP_LATENT_ENTRY: return gpu->program.latent.q_rank;
+    case OP_LATENT_OUT: return gpu->program.heads * gpu->program.latent.value_dim;
     case OP_PREPARE: return op->attended > 0 ? op->attended : gpu->program.width;
     default: return op->width; /* GATE */
     }
@@ -135,7 +158,8 @@ static uint32_t maker_of(const struct gpu *gpu, uint32_t index) {
     for (uint32_t i = index; i-- > 0;) {
         bool can_prepare = ops[i].kind == OP_EMBED || ops[i].kind == OP_NORM ||
                            ops[i].kind == OP_ATTENTION || ops[i].kind == OP_GATE ||
-                           ops[i].kind == OP_PREPARE || ops[i].kind == OP_GATED_NORM;
+                           ops[i].kind == OP_PREPARE || ops[i].kind == OP_GATED_NORM ||
+                           ops[i].kind == OP_LATENT_ENTRY || ops[i].kind == OP_LATENT_OUT;
         if (can_prepare && ops[i].next == ops[index].matrix) return i;
     }
     plain_refuse("operation %u: nothing is prepared for matrix %u", index, ops[index].matrix);
@@ -166,6 +190,8 @@ static void check_product(const struct gpu *gpu, uint32_t index) {
     else
         MUST(op->to == TO_WIDE &&
                  (matrix->rows == plain_heads_of(gpu, op + 1).stride ||
+                  (program->latent.rank > 0 &&
+                   (matrix->rows == latent_in(program) || matrix->rows == latent_q(program))) ||
                   (index + 1 < program->op_count && op[1].kind == OP_GATE &&
                    matrix->rows == plain_gate_width(&op[1])) ||
                   (program->recurrent.layers > 0 && matrix->rows == recurrent_wide(program))),
@@ -219,6 +245,26 @@ static void check_recurrent(const struct gpu *gpu, uint32_t index) {
          "operation %u: %u channels", index, sizes->channels);
     MUST(op->kind == OP_CONV || (index > 0 && op->recurrent.place == last_conv(gpu, index)),
          "operation %u: it is of another layer than the convolution before", index);
+}
+
+static void check_latent(const struct gpu *gpu, uint32_t index) {
+    const struct gpu_program *program = &gpu->program;
+    const struct gpu_latent_sizes *sizes = &program->latent;
+    const struct gpu_op *op = &program->ops[index];
+    MUST(op->kv_group < gpu->limits.group_count && op->kv_place < gpu->limits.layer_places,
+         "operation %u: place %u of group %u", index, op->kv_place, op->kv_group);
+    MUST(program->kv_heads == 1 && program->head_dim == sizes->rank + sizes->turned_dim &&
+             program->rope_count > 0 && program->rotary_dim[0] == sizes->turned_dim &&
+             op->latent.norm && (op->latent.q_norm != NULL) == (sizes->q_rank > 0),
+         "operation %u: a program with entries of %u + %u", index, sizes->rank, sizes->turned_dim);
+    MUST(op->latent.k_b < program->matrix_count && op->latent.v_b < program->matrix_count,
+         "operation %u: no matrices of heads", index);
+    const struct gpu_matrix *k_b = &program->matrices[op->latent.k_b];
+    const struct gpu_matrix *v_b = &program->matrices[op->latent.v_b];
+    MUST(k_b->rows == program->heads * sizes->rank && k_b->cols == sizes->still_dim &&
+             v_b->rows == program->heads * sizes->value_dim && v_b->cols == sizes->rank,
+         "operation %u: matrices of heads are %u x %u and %u x %u", index, k_b->rows, k_b->cols,
+         v_b->rows, v_b->cols);
 }
 
 static void check_inputs(const struct gpu_program *program, uint32_t index) {
@@ -299,7 +345,7 @@ static void check_op(struct gpu *gpu, uint32_t index) {
     case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:
-    case OP_LATENT_OUT: break; /* the CPU's alone so far */
+    case OP_LATENT_OUT: check_latent(gpu, index); return;
     }
     plain_refuse("operation %u: unknown kind %d", index, (int)op->kind);
 }

@@ -126,6 +126,112 @@ static void run_attention(const struct pass *pass, const struct world_layer *lay
     }
 }
 
+/* ---- latent layers ---- */
+
+/* The keys and values of a head are products of the entries, and are computed as such: a device has
+ * q multiplied instead. */
+struct heads_of_entries {
+    double *keys;   /* (count, still_dim) */
+    double *values; /* (count, value_dim) */
+};
+
+static void norm_latent(const double *x, const float *weight, uint32_t width, double *ret) {
+    double squares = 0.0;
+    for (uint32_t i = 0; i < width; i++) squares += x[i] * x[i];
+    for (uint32_t i = 0; i < width; i++)
+        ret[i] = x[i] / sqrt(squares / width + 1e-6) * (double)weight[i];
+}
+
+/* Keys and values of a head from all entries (count, rank + turned). */
+static void unfold(const struct pass *pass, const struct world_layer *layer, uint32_t head,
+                   const double *entries, struct heads_of_entries *ret) {
+    const struct world_traits *t = pass->traits;
+    const float *k_b = layer->k_b + (size_t)head * t->rank * t->still_dim;
+    const float *v_b = layer->v_b + (size_t)head * t->value_dim * t->rank;
+    memset(ret->keys, 0, (size_t)pass->count * t->still_dim * sizeof *ret->keys);
+    for (uint32_t p = 0; p < pass->count; p++) {
+        const double *entry = entries + (size_t)p * t->head_dim;
+        for (uint32_t r = 0; r < t->rank; r++)
+            for (uint32_t i = 0; i < t->still_dim; i++)
+                ret->keys[(size_t)p * t->still_dim + i] +=
+                    (double)k_b[(size_t)r * t->still_dim + i] * entry[r];
+        for (uint32_t i = 0; i < t->value_dim; i++)
+            ret->values[(size_t)p * t->value_dim + i] =
+                product(v_b + (size_t)i * t->rank, entry, t->rank);
+    }
+}
+
+/* What a head of q leaves of a position: ret (value_dim). */
+static void attend_latent(const struct pass *pass, const struct heads_of_entries *of,
+                          const double *entries, const double *q, uint32_t position, double *ret) {
+    const struct world_traits *t = pass->traits;
+    const double scale = 1.0 / sqrt((double)(t->still_dim + t->rotary));
+    double total = 0.0;
+    memset(ret, 0, t->value_dim * sizeof *ret);
+    for (uint32_t j = 0; j <= position; j++) {
+        const double *turned = entries + (size_t)j * t->head_dim + t->rank;
+        double score = 0.0;
+        for (uint32_t i = 0; i < t->still_dim; i++)
+            score += q[i] * of->keys[(size_t)j * t->still_dim + i];
+        for (uint32_t i = 0; i < t->rotary; i++) score += q[t->still_dim + i] * turned[i];
+        const double weight = exp(score * scale);
+        total += weight;
+        for (uint32_t i = 0; i < t->value_dim; i++)
+            ret[i] += weight * of->values[(size_t)j * t->value_dim + i];
+    }
+    for (uint32_t i = 0; i < t->value_dim; i++) ret[i] /= total;
+}
+
+/* q (heads, still_dim + turned) and the entry of a position. */
+static void make_entry(const struct pass *pass, const struct world_layer *layer, uint32_t p,
+                       double *q, double *entry) {
+    const struct world_traits *t = pass->traits;
+    const uint32_t each = t->still_dim + t->rotary, width = t->heads * each;
+    const uint32_t before = t->q_rank > 0 ? t->q_rank : width;
+    double *in = pass->qkv + (size_t)p * world_qkv_rows(t, layer);
+    norm(pass->x + (size_t)p * t->width, layer->attention_norm, t->width, pass->h);
+    for (uint32_t i = 0; i < before + t->head_dim; i++)
+        in[i] = product(layer->qkv + (size_t)i * t->width, pass->h, t->width);
+    norm_latent(in + before, layer->latent_norm, t->rank, entry);
+    memcpy(entry + t->rank, in + before + t->rank, t->rotary * sizeof *entry);
+    turn(pass, layer, entry + t->rank, NULL, p);
+    if (t->q_rank > 0) norm_latent(in, layer->latent_q_norm, t->q_rank, pass->h);
+    for (uint32_t i = 0; i < width; i++)
+        q[i] =
+            t->q_rank > 0 ? product(layer->q_b + (size_t)i * t->q_rank, pass->h, t->q_rank) : in[i];
+    for (uint32_t head = 0; head < t->heads; head++)
+        turn(pass, layer, q + (size_t)head * each + t->still_dim, NULL, p);
+}
+
+static void run_latent(const struct pass *pass, const struct world_layer *layer) {
+    const struct world_traits *t = pass->traits;
+    const size_t count = pass->count, each = t->still_dim + t->rotary, heads = t->heads;
+    const size_t left = heads * t->value_dim;
+    double *q = calloc(count * heads * each, sizeof *q);
+    double *entries = calloc(count * t->head_dim, sizeof *entries);
+    double *y = calloc(count * left, sizeof *y);
+    struct heads_of_entries of = {calloc(count * t->still_dim, sizeof *of.keys),
+                                  calloc(count * t->value_dim, sizeof *of.values)};
+    for (uint32_t p = 0; p < count; p++)
+        make_entry(pass, layer, p, q + p * heads * each, entries + (size_t)p * t->head_dim);
+    for (uint32_t head = 0; head < heads; head++) {
+        unfold(pass, layer, head, entries, &of);
+        for (uint32_t p = 0; p < count; p++)
+            attend_latent(pass, &of, entries, q + (p * heads + head) * each, p,
+                          y + p * left + head * t->value_dim);
+    }
+    for (uint32_t p = 0; p < count; p++) {
+        for (uint32_t i = 0; i < t->width; i++)
+            pass->y[i] = product(layer->output + i * left, y + p * left, (uint32_t)left);
+        add_half(pass, pass->y, layer->post_attention, pass->x + (size_t)p * t->width);
+    }
+    free(q);
+    free(entries);
+    free(y);
+    free(of.keys);
+    free(of.values);
+}
+
 /* ---- layers with a state ---- */
 
 static double silu(double x) {
@@ -528,7 +634,9 @@ static void evaluate(const struct world *world, const int32_t *tokens, uint32_t 
                 (double)world->embedding[(size_t)tokens[p] * t->width + i] * (double)t->embed_scale;
     for (uint32_t p = 0; t->input_width > 0 && p < count; p++) make_parts(&pass, p, tokens[p]);
     for (uint32_t i = 0; i < WORLD_LAYERS; i++) {
-        (world->layers[i].is_recurrent ? run_state : run_attention)(&pass, &world->layers[i]);
+        (world->layers[i].is_recurrent ? run_state
+         : t->rank > 0                 ? run_latent
+                                       : run_attention)(&pass, &world->layers[i]);
         run_ffn(&pass, &world->layers[i]);
     }
     for (uint32_t p = 0; p < count; p++) {

@@ -98,8 +98,14 @@ static uint32_t taps_of(const struct world_traits *traits) {
 }
 
 uint32_t world_qkv_rows(const struct world_traits *traits, const struct world_layer *layer) {
+    if (traits->rank > 0)
+        return (traits->q_rank > 0 ? traits->q_rank : world_latent_q(traits)) + traits->head_dim;
     const uint32_t q = (traits->has_output_gate ? 2 : 1) * traits->heads;
     return (q + (layer->is_query_only ? 0 : 2 * layer->kv_heads)) * layer->head_dim;
+}
+
+uint32_t world_latent_q(const struct world_traits *traits) {
+    return traits->heads * (traits->still_dim + traits->rotary);
 }
 
 uint32_t world_kv_heads(const struct world_traits *traits) {
@@ -173,6 +179,22 @@ static void make_state(struct world *world, struct world_layer *layer) {
     layer->skip = random_values(world, t->v_heads, 1.0, 0.3, false);
 }
 
+/* A head's matrix of keys is turned as the loader turns it. */
+static void make_latent(struct world *world, struct world_layer *layer) {
+    const struct world_traits *t = &world->traits;
+    const bool is_rounded = t->form != GPU_F32;
+    const double spread = 1.7 / sqrt((double)t->rank);
+    layer->qkv = random_matrix(world, world_qkv_rows(t, layer), t->width);
+    if (t->q_rank > 0) layer->q_b = random_matrix(world, world_latent_q(t), t->q_rank);
+    layer->k_b =
+        random_values(world, (size_t)t->heads * t->rank * t->still_dim, 0.0, spread, is_rounded);
+    layer->v_b =
+        random_values(world, (size_t)t->heads * t->value_dim * t->rank, 0.0, spread, is_rounded);
+    layer->latent_norm = random_values(world, t->rank, 1.0, 0.3, false);
+    if (t->q_rank > 0) layer->latent_q_norm = random_values(world, t->q_rank, 1.0, 0.3, false);
+    layer->output = random_matrix(world, t->width, t->heads * t->value_dim);
+}
+
 static void make_layer(struct world *world, struct world_layer *layer) {
     const struct world_traits *t = &world->traits;
     const uint32_t q_width = t->heads * layer->head_dim, qkv = world_qkv_rows(t, layer);
@@ -180,6 +202,8 @@ static void make_layer(struct world *world, struct world_layer *layer) {
     layer->ffn_norm = random_values(world, t->width, 1.0, 0.3, false);
     if (layer->is_recurrent) {
         make_state(world, layer);
+    } else if (t->rank > 0) {
+        make_latent(world, layer);
     } else {
         layer->qkv = random_matrix(world, qkv, t->width);
         layer->output = random_matrix(world, t->width, q_width);
@@ -478,6 +502,41 @@ static void append_attention(struct world *world, uint32_t index) {
     append_matmul(world, output, TO_H, layer->output_bias);
 }
 
+static struct gpu_op *append_latent(struct world *world, enum op_kind kind, uint32_t index,
+                                    struct gpu_latent latent) {
+    struct gpu_op *op = append(world, kind);
+    op->latent = latent;
+    op->kv_place = index;
+    return op;
+}
+
+static void append_entries(struct world *world, uint32_t index) {
+    const struct world_traits *t = &world->traits;
+    const struct world_layer *layer = &world->layers[index];
+    const uint32_t rows = world_qkv_rows(t, layer), q = world_latent_q(t);
+    const uint32_t in = add_matrix(world, layer->qkv, rows, t->width);
+    const uint32_t q_b =
+        t->q_rank > 0 ? add_matrix(world, layer->q_b, q, t->q_rank) : (uint32_t)GPU_NONE;
+    const struct gpu_latent latent = {
+        .k_b = add_matrix(world, layer->k_b, t->heads * t->rank, t->still_dim),
+        .v_b = add_matrix(world, layer->v_b, t->heads * t->value_dim, t->rank),
+        .norm = layer->latent_norm,
+        .q_norm = layer->latent_q_norm};
+    const uint32_t output = add_matrix(world, layer->output, t->width, t->heads * t->value_dim);
+    if (t->form != GPU_F32)
+        world->matrices[latent.k_b].form = world->matrices[latent.v_b].form = GPU_BF16;
+    append_layer_norm(world, index, layer->attention_norm, in);
+    append_matmul(world, in, TO_WIDE, NULL);
+    append_latent(world, OP_LATENT_ENTRY, index, latent)->next = q_b;
+    if (q_b != GPU_NONE) append_matmul(world, q_b, TO_WIDE, NULL);
+    append_keep(world, index, q_b != GPU_NONE ? q : rows, 0);
+    append_latent(world, OP_LATENT_Q, index, latent);
+    append_latent(world, OP_LATENT, index, latent)->scale =
+        1.0f / sqrtf((float)(t->still_dim + t->rotary));
+    append_latent(world, OP_LATENT_OUT, index, latent)->next = output;
+    append_matmul(world, output, TO_H, NULL);
+}
+
 /* All layers' parts of the tokens. */
 static void append_inputs(struct world *world, struct gpu_op *embed) {
     const struct world_traits *t = &world->traits;
@@ -516,7 +575,9 @@ static void append_part(struct world *world, const struct world_layer *layer) {
 static void append_layer(struct world *world, uint32_t index) {
     const struct world_layer *layer = &world->layers[index];
     world->layer = index;
-    (layer->is_recurrent ? append_state : append_attention)(world, index);
+    (layer->is_recurrent      ? append_state
+     : world->traits.rank > 0 ? append_entries
+                              : append_attention)(world, index);
     (layer->router ? append_experts : append_gated)(world, layer);
     append_part(world, layer);
 }
@@ -574,6 +635,13 @@ static void make_program(struct world *world) {
     world->program.frequencies[1] = world->frequencies[1];
     world->program.rope_magnitude = t->magnitude;
     world->program.recurrent = sizes_of(world);
+    if (t->rank > 0)
+        world->program.latent = (struct gpu_latent_sizes){.rank = t->rank,
+                                                          .q_rank = t->q_rank,
+                                                          .still_dim = t->still_dim,
+                                                          .turned_dim = t->rotary,
+                                                          .value_dim = t->value_dim,
+                                                          .eps = 1e-6f};
 }
 
 void world_make(struct world *ret_world, const struct world_traits *traits, uint64_t seed) {

@@ -67,7 +67,9 @@ struct world_traits {
     bool shares_keys;     /* the last layer reads the keys of the first one: both have no window */
     uint32_t input_width; /* a part of a token for each layer; 0: none. With has_post */
     float x_scale;        /* behind each layer; 0: none. With has_post */
-    bool has_both;        /* experts beside a feed-forward, their weights times factors; likewise */
+    /* Latent layers, all of them: then kv_heads is 1, head_dim rank + rotary. */
+    uint32_t rank, q_rank, still_dim, value_dim; /* rank 0: none; q_rank 0: one product makes q */
+    bool has_both; /* experts beside a feed-forward, their weights times factors; likewise */
 };
 
 /* A softmax over all experts: each row has all of them. */
@@ -92,11 +94,14 @@ struct world_layer {
     float *input_gate, *input_out, *post_input;     /* with a part of a token */
     float *dense_gate_up, *dense_down, *post_dense; /* beside experts */
     float *router_norm, *experts_norm, *post_experts, *expert_scale;
+    float *q_b, *k_b, *v_b, *latent_norm, *latent_q_norm; /* latent; the first product is `qkv` */
     uint32_t head_dim, kv_heads;
     bool is_local, is_recurrent, is_query_only;
 };
 /* Rows of a layer's product of q, k and v. */
 uint32_t world_qkv_rows(const struct world_traits *traits, const struct world_layer *layer);
+/* Width of q in a latent layer. */
+uint32_t world_latent_q(const struct world_traits *traits);
 /* The fewest KV heads of a layer, and the most of those rows. */
 uint32_t world_kv_heads(const struct world_traits *traits);
 struct world;

@@ -54,6 +54,14 @@ static const struct world_traits shapes[] = {
     {"experts beside a feed-forward", 32, 24, 4, 2, 16, 1.0f, .window = 20, .has_post = true,
      .is_gelu = true, .has_head = true, .tolerance = 1e-4, .experts = 6, .used = 2, .wide_dim = 32,
      .wide_kv_heads = 2, .norms_v = true, .x_scale = 0.7f, .has_both = true},
+    {"entries for all heads", 32, 48, 4, 1, 48, 1.0f, .rotary = 16, .has_head = true,
+     .tolerance = 1e-4, .rank = 32, .still_dim = 24, .value_dim = 20},
+    {"entries, two products of q, sigmoids in groups", 32, 48, 4, 1, 48, 1.0f, .rotary = 16,
+     .has_head = true, .tolerance = 1e-4, .rank = 32, .q_rank = 28, .still_dim = 24,
+     .value_dim = 20, .experts = 8, .used = 3, .shared_ffn = 32, .groups = 4, .groups_used = 2},
+    {"entries in bf16", 32, 48, 4, 1, 48, 1.0f, .rotary = 16, .has_head = true, .form = GPU_BF16,
+     .kv_form = GPU_BF16, .tolerance = 0.1, .rank = 32, .q_rank = 28, .still_dim = 24,
+     .value_dim = 20},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 

@@ -123,7 +123,6 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
 
 const char *config_cpu_only(const struct model_config *config) {
     const struct architecture *architecture = config->architecture;
-    if (config_is_latent(config)) return "latent attention";
     if (architecture->has_no_pre_norm) return "a layer without a norm before it";
     if (config->temper_beta > 0) return "a temperature by position";
     if (architecture->has_layer_norm) return "a decoder with LayerNorm";
@@ -137,7 +136,12 @@ const char *config_texts_cpu_only(const struct model_config *config) {
     const struct architecture *architecture = config->architecture;
     if (architecture->has_distance_bias) return "a bias by distance";
     if (architecture->embedding_is_normed || architecture->is_encoder) return NULL;
+    if (config_is_latent(config)) return "latent attention over whole texts";
     return config_cpu_only(config);
+}
+
+const char *config_card_untried(const struct model_config *config) {
+    return config_is_latent(config) ? "latent attention" : NULL;
 }
 
 /* The second table of rotations is then of the layers that do not turn. */

@@ -18,7 +18,7 @@
 #define HEAD_DIM_SMALL 256u /* keys of larger heads are kept in bf16 only */
 
 #define LAYER_MATRICES                                                                             \
-    10u                   /* at most: with a state, experts and a shared one, or with experts beside
+    11u                   /* at most: with a state, experts and a shared one, or with experts beside
                              a feed-forward and a part of a token */
 #define OTHER_MATRICES 4u /* embedding and head; those of parts of tokens */
 
@@ -28,6 +28,7 @@ struct shapes {
     struct gpu_matrix *forms;     /* (count) */
     struct layer_weights *layers; /* (layers) */
     struct matrix **experts;      /* (2 layers) gate_up and down of the first expert of each */
+    struct matrix **heads;        /* (2 layers) k_b and v_b of the first head of each */
     uint32_t count;
     float vector;
 };
@@ -211,6 +212,33 @@ static struct matrix *add_qkv(struct shapes *shapes, const struct card_fit_optio
                        q_width + 2 * kv_width + gate_width, config->width);
 }
 
+/* The mixer of a latent layer. */
+static struct latent latent_of(struct shapes *shapes, const struct card_fit_options *options,
+                               uint32_t layer) {
+    static const enum tensor_role q[] = {ROLE_LATENT_Q, ROLE_LATENT_KV_A},
+                                  a[] = {ROLE_LATENT_Q_A, ROLE_LATENT_KV_A},
+                                  b[] = {ROLE_LATENT_Q_B};
+    const struct model_config *config = options->config;
+    const struct latent_sizes *sizes = &config->latent;
+    const uint32_t heads = config->heads, q_rank = sizes->q_rank;
+    const uint32_t q_width = heads * (sizes->still_dim + sizes->turned_dim);
+    const enum gpu_form form =
+        form_of(options->weights, (struct weight_matrix){.heads = heads, .part_count = 0});
+    struct matrix **first = shapes->heads + 2 * (size_t)layer;
+    first[0] = add_matrix(shapes, heads * sizes->rank, sizes->still_dim, form);
+    first[1] = add_matrix(shapes, heads * sizes->value_dim, sizes->rank, form);
+    return (struct latent){
+        .heads = heads,
+        .in = add_product(shapes, options, layer, q_rank > 0 ? a : q, 2,
+                          (q_rank > 0 ? q_rank : q_width) + sizes->rank + sizes->turned_dim,
+                          config->width),
+        .q_b = q_rank > 0 ? add_product(shapes, options, layer, b, 1, q_width, q_rank) : NULL,
+        .q_norm = q_rank > 0 ? &shapes->vector : NULL,
+        .norm = &shapes->vector,
+        .k_b = &first[0],
+        .v_b = &first[1]};
+}
+
 /* A layer's part of a token. */
 static void add_part(struct shapes *shapes, const struct card_fit_options *options, uint32_t layer,
                      struct layer_weights *weights) {
@@ -266,10 +294,16 @@ static struct layer_weights layer_of(struct shapes *shapes, const struct card_fi
     if (mixer == MIXER_BOTH)
         weights.recurrent.output = add_product(shapes, options, layer, state_output, 1,
                                                config->width, config_state_width(config));
-    if (has_keys && mixer != MIXER_NONE) weights.qkv = add_qkv(shapes, options, layer);
+    if (mixer == MIXER_LATENT)
+        weights.latent = latent_of(shapes, options, layer);
+    else if (has_keys && mixer != MIXER_NONE)
+        weights.qkv = add_qkv(shapes, options, layer);
     if (mixer != MIXER_NONE)
-        weights.output = add_product(shapes, options, layer, output, 1, config->width,
-                                     has_keys ? q_width : config_state_width(config));
+        weights.output =
+            add_product(shapes, options, layer, output, 1, config->width,
+                        mixer == MIXER_LATENT ? config->heads * config->latent.value_dim
+                        : has_keys            ? q_width
+                                              : config_state_width(config));
     if (config_layer_has_experts(config, layer))
         weights.experts = experts_of(shapes, options, layer);
     if (config_layer_is_gated(config, layer)) {
@@ -329,6 +363,7 @@ static void make_program(struct program *ret_program, struct gpu_program *ret_gp
     shapes->forms = mem_new(matrices, sizeof *shapes->forms);
     shapes->layers = mem_new(config->layers, sizeof *shapes->layers);
     shapes->experts = mem_new(2 * (size_t)config->layers, sizeof *shapes->experts);
+    shapes->heads = mem_new(2 * (size_t)config->layers, sizeof *shapes->heads);
     const bool is_encoder = config->architecture->is_encoder;
     for (uint32_t i = 0; i < config->layers; i++)
         shapes->layers[i] =
@@ -387,6 +422,7 @@ bool card_fit_has_blocks(const struct checkpoint *checkpoint) {
 }
 
 bool card_fit_has_kernels(const struct model_config *config, enum gpu_form kv) {
+    if (kv != GPU_BF16 && config_is_latent(config)) return false;
     for (uint32_t i = 0; i < config->layers; i++)
         if (kv != GPU_BF16 && config_head_dim(config, i) > HEAD_DIM_SMALL) return false;
     return true;
@@ -455,5 +491,6 @@ struct card_fit card_fit_of(const struct card_fit_options *options) {
     free(shapes.forms);
     free(shapes.layers);
     free(shapes.experts);
+    free(shapes.heads);
     return fit;
 }

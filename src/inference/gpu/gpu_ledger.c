@@ -68,6 +68,7 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
                   (!recurrent->norm  ? 0
                    : sizes->is_mamba ? sizes->width
                                      : sizes->value_dim);
+    if (op->kind == OP_LATENT_ENTRY) floats += program->latent.rank + program->latent.q_rank;
     const bool has_biases = op->kind == OP_EXPERTS;
     if (op->kind == OP_ROUTE && experts->choice_bias) floats += experts->count;
     if (op->kind == OP_ROUTE && experts->expert_scale) floats += experts->count;
@@ -99,9 +100,9 @@ static bool is_router(const struct gpu_program *program, uint32_t i) {
     return i + 1 < program->op_count && program->ops[i + 1].kind == OP_ROUTE;
 }
 
-/* The widest result of a product into `to`, per row. */
+/* The widest result of a product into `to`, per row. Those of heads leave values in wide. */
 static uint64_t product_bytes(const struct gpu_program *program, enum op_to to) {
-    uint64_t most = 0;
+    uint64_t most = to == TO_WIDE ? UINT64_C(2) * program->heads * program->latent.value_dim : 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
         const struct gpu_op *op = &program->ops[i];
         if (op->kind != OP_MATMUL || op->to != to) continue;
@@ -230,7 +231,8 @@ static uint64_t step_bytes(const struct gpu_program *program, const struct gpu_l
 }
 
 uint64_t gpu_ledger_page_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
-    const uint64_t slots = (uint64_t)limits->layer_places * 2 * GPU_PAGE_TOKENS;
+    const uint64_t slots =
+        (uint64_t)limits->layer_places * gpu_kv_planes(program) * GPU_PAGE_TOKENS;
     uint32_t heads = gpu_kv_width(program) / program->head_dim; /* the most of a layer */
     for (uint32_t i = 0; i < program->op_count; i++)
         if (program->ops[i].kind == OP_ATTENTION)

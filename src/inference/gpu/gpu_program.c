@@ -46,6 +46,14 @@ static struct gpu_recurrent recurrent_of(const struct recurrent *from, uint32_t 
                                   .norm = from->norm};
 }
 
+static struct gpu_latent latent_of(const struct latent *from, uint32_t matrix_count) {
+    if (!from) return (struct gpu_latent){.k_b = GPU_NONE, .v_b = GPU_NONE};
+    return (struct gpu_latent){.k_b = handle_of(from->k_b[0], matrix_count),
+                               .v_b = handle_of(from->v_b[0], matrix_count),
+                               .norm = from->norm,
+                               .q_norm = from->q_norm};
+}
+
 /* The keys that a row of attention sees in all: a window of texts has as many behind the row. */
 static uint32_t window_of(const struct op *op, bool is_causal) {
     return is_causal || op->window == 0 ? op->window : 2 * op->window - 1;
@@ -87,6 +95,7 @@ static struct gpu_op op_of(const struct op *op, uint32_t matrix_count, uint32_t 
                            .gate = op->gate,
                            .experts = experts_of(op->experts, matrix_count),
                            .recurrent = recurrent_of(op->recurrent, place),
+                           .latent = latent_of(op->latent, matrix_count),
                            .factor = op->factor,
                            .gate_factor = op->gate_factor,
                            .scale = op->scale,
@@ -112,6 +121,17 @@ static struct gpu_recurrent_sizes sizes_of(const struct program *program, uint32
                                         .step_max = from->step_max,
                                         .heads_are_tiled = from->heads_are_tiled,
                                         .eps = shape->inner_eps};
+}
+
+static struct gpu_latent_sizes latent_sizes_of(const struct program_shape *shape) {
+    const struct latent_sizes *from = &shape->latent;
+    if (from->rank == 0) return (struct gpu_latent_sizes){.rank = 0};
+    return (struct gpu_latent_sizes){.rank = from->rank,
+                                     .q_rank = from->q_rank,
+                                     .still_dim = from->still_dim,
+                                     .turned_dim = from->turned_dim,
+                                     .value_dim = from->value_dim,
+                                     .eps = shape->inner_eps};
 }
 
 /* The fewest KV heads of a layer. */
@@ -164,7 +184,8 @@ void gpu_program_of(struct gpu_program *ret_program, const struct program *progr
                              .rotary_dim = {shape->rope_width[0], shape->rope_width[1]},
                              .frequencies = {program->frequencies[0], program->frequencies[1]},
                              .rope_magnitude = shape->rope_magnitude,
-                             .recurrent = sizes_of(program, layers)};
+                             .recurrent = sizes_of(program, layers),
+                             .latent = latent_sizes_of(shape)};
 }
 
 void gpu_program_release(struct gpu_program *program) {

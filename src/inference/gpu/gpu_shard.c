@@ -428,6 +428,9 @@ static enum err make(struct maker *maker) {
     struct gpu_shard *shard = maker->shard;
     assert(maker->ranks >= 2 && maker->ranks <= GPU_RANKS_MAX && maker->rank < maker->ranks);
     maker->of = (struct gpu_rank){maker->whole, maker->rank, maker->ranks};
+    *shard = (struct gpu_shard){0};
+    if (maker->whole->latent.rank > 0)
+        return refuse(maker, "latent attention is computed by one GPU so far");
     enum err err = take_arrays(maker);
     if (err == OK) err = shard_ops(maker);
     if (err != OK) {

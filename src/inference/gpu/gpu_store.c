@@ -63,14 +63,24 @@ static struct gpu_matrix embedding_in_blocks(const struct weight_matrix *from,
     return matrix;
 }
 
+/* Matrices of one shape that stand one behind another: those of experts, or of heads. */
+static uint32_t pieces_of(const struct weight_matrix *from) {
+    return from->experts > 0 ? from->experts : from->heads;
+}
+static uint32_t piece_of(const struct weight_matrix *from) {
+    return from->experts > 0 ? from->expert : from->head;
+}
+
 struct gpu_matrix gpu_store_matrix(const struct gpu_store_options *options,
                                    const struct weight_matrix *from) {
     struct gpu_matrix matrix = {.cols = from->cols, .form = options->form};
     for (uint32_t i = 0; i < from->part_count; i++) matrix.rows += from->parts[i].rows;
-    if (from->experts > 0) matrix.rows *= from->experts;
+    if (pieces_of(from) > 0) matrix.rows *= pieces_of(from);
     if (from->is_only_looked_up && matrix.form == GPU_BLOCKS)
         return embedding_in_blocks(from, matrix);
-    if ((from->is_looked_up || from->is_exact) && matrix.form != GPU_F32) matrix.form = GPU_BF16;
+    /* Products of heads are few beside the others, and no kernel has their sums with scales. */
+    const bool is_wide = from->is_looked_up || from->is_exact || from->heads > 0;
+    if (is_wide && matrix.form != GPU_F32) matrix.form = GPU_BF16;
     if (from->is_head && (matrix.form == GPU_E4M3 || matrix.form == GPU_BLOCKS))
         matrix.form = GPU_SMALL_FORM;
     if (matrix.form != GPU_BLOCKS) return matrix;
@@ -84,10 +94,10 @@ struct gpu_matrix gpu_store_matrix(const struct gpu_store_options *options,
     return matrix;
 }
 
-/* The matrix that has an expert's rows: its own with the first expert, then that one. */
+/* The matrix that has the rows of an expert or a head: its own with the first, then that one. */
 static uint32_t handle_for(struct gpu_store *store, const struct weight_matrix *from,
                            const struct gpu_matrix *is) {
-    if (from->expert > 0)
+    if (piece_of(from) > 0)
         for (size_t i = store->count; i > 0; i--)
             if (store->matrices[i - 1].rows == is->rows && store->matrices[i - 1].cols == is->cols)
                 return (uint32_t)(i - 1);
@@ -115,7 +125,8 @@ static enum err store_fill(void *self, struct matrix *matrix, const struct weigh
                            struct error *error) {
     struct gpu_store *store = self;
     enum err err = OK;
-    uint32_t row = from->experts > 0 ? from->expert * (matrix->rows / from->experts) : 0;
+    const uint32_t pieces = pieces_of(from);
+    uint32_t row = pieces > 0 ? piece_of(from) * (matrix->rows / pieces) : 0;
     for (uint32_t i = 0; i < from->part_count && err == OK; i++) {
         const struct matrix_part *part = &from->parts[i];
         const struct gpu_rows rows = {.matrix = matrix->handle,

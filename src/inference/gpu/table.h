@@ -25,7 +25,7 @@
  *
  * THE KV CACHE has page_count pages. A page has room for GPU_PAGE_TOKENS positions in each of
  * layer_places layers, which are those of one group (program/kv_layout.h). A slot is page ·
- * GPU_PAGE_TOKENS + offset.
+ * GPU_PAGE_TOKENS + offset. With latent layers a page has entries alone, which are keys and values.
  *
  * SEVERAL GPUS. `open` may take several, which compute every step together behind one struct gpu:
  * the plugin splits the program (gpu_shard.h) and refuses in `prepare` what it cannot split. GPUs
@@ -53,7 +53,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 26u
+#define GPU_ABI 27u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -314,7 +314,9 @@ struct gpu_result {
  * matrix. KEEP moves the wanted rows of x and wide to the front.
  * POOL reads h and leaves vectors in logits. ROUTE reads h, too, for the form
  * of the experts; its choice stays with the GPU for EXPERTS behind it, which reads h again. What
- * INPUTS and ASIDE leave stays there, too. */
+ * INPUTS and ASIDE leave stays there, too, and so do the queries of LATENT_Q for LATENT behind it.
+ * LATENT_ENTRY leaves in attended what q's second product reads, LATENT its result, which
+ * LATENT_OUT reads; LATENT_OUT leaves in wide what the product behind it reads. */
 struct gpu_op_call {
     uint32_t op;                 /* index into gpu_program.ops */
     const struct gpu_step *step; /* rows, slots, attention; not counted as a step */

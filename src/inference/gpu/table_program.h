@@ -82,6 +82,14 @@ struct gpu_recurrent {
     const float *norm;              /* (value_dim); with MAMBA (width), or NULL: no norm */
 };
 
+/* A latent layer, of which each operation has all. Matrices of heads stand one behind another. */
+struct gpu_latent {
+    uint32_t k_b;        /* (heads · rank, still_dim); GPU_NONE in other layers, as v_b */
+    uint32_t v_b;        /* (heads · value_dim, rank) */
+    const float *norm;   /* (rank), or NULL in other layers */
+    const float *q_norm; /* (q_rank) or NULL */
+};
+
 /* program/op.h's operation with matrices by index. Vectors are copied by prepare. */
 struct gpu_op {
     enum op_kind kind;
@@ -115,6 +123,7 @@ struct gpu_op {
     enum op_gate gate;
     struct gpu_experts experts;     /* ROUTE, EXPERTS */
     struct gpu_recurrent recurrent; /* CONV, DELTA, MAMBA, GATED_NORM */
+    struct gpu_latent latent;       /* LATENT_ENTRY, LATENT_Q, LATENT, LATENT_OUT */
     float factor;                   /* GATED_NORM: of the result; ADD; 0 means 1 */
     float gate_factor; /* MAMBA: of the steps; GATED_NORM, GATE: of the gate; 0 means 1 */
     float scale;
@@ -132,6 +141,16 @@ struct gpu_recurrent_sizes {
     float step_min, step_max; /* limits of a step; step_max 0: none */
     bool heads_are_tiled; /* value head j uses key head j % key_heads; else neighbours share one */
     float eps;            /* epsilon of the norm behind a state */
+};
+
+/* The sizes of latent layers, which are the same in all of them, and then all layers with keys are
+ * such. The program then has one KV head of rank + turned_dim elements, and no values. */
+struct gpu_latent_sizes {
+    uint32_t rank;                  /* 0: there are none */
+    uint32_t q_rank;                /* width between the two products of q; 0: one product */
+    uint32_t still_dim, turned_dim; /* parts of a head of q */
+    uint32_t value_dim;             /* width of what a head leaves */
+    float eps;                      /* epsilon of the norms in them */
 };
 
 struct gpu_program {
@@ -157,6 +176,7 @@ struct gpu_program {
                                     i + rotary_dim / 2 of a head turn together */
     float rope_magnitude;        /* factor of cosines and sines; 0 means 1 */
     struct gpu_recurrent_sizes recurrent;
+    struct gpu_latent_sizes latent;
 };
 
 static inline uint32_t gpu_kv_heads(const struct gpu_program *program, const struct gpu_op *op) {
@@ -165,6 +185,14 @@ static inline uint32_t gpu_kv_heads(const struct gpu_program *program, const str
 /* Columns of the rates of a layer with matrices. */
 static inline uint32_t gpu_state_rates(const struct gpu_recurrent_sizes *sizes) {
     return (sizes->is_mamba ? 1 : 2) * sizes->value_heads;
+}
+/* Keys and values; or entries that are both. */
+static inline uint32_t gpu_kv_planes(const struct gpu_program *program) {
+    return program->latent.rank > 0 ? 1 : 2;
+}
+/* Elements of a row of wide before LATENT_Q, and of each of its heads. */
+static inline uint32_t gpu_latent_head(const struct gpu_program *program) {
+    return program->latent.still_dim + program->latent.turned_dim;
 }
 static inline uint32_t gpu_head_dim(const struct gpu_program *program, const struct gpu_op *op) {
     return op->head_dim > 0 ? op->head_dim : program->head_dim;

@@ -22,6 +22,8 @@ struct weight_matrix {
     uint32_t cols;
     uint32_t expert;  /* its number among `experts` of one shape, which are opened in their order */
     uint32_t experts; /* 0: it is of no expert */
+    uint32_t head;    /* likewise among the matrices that a latent layer has for its heads */
+    uint32_t heads;
     bool is_mapped; /* the blocks that fill gets lie in the model's file, mapped, and stay until the
                            checkpoint is closed */
     bool is_exact;  /* its products choose experts, or how fast a state forgets: small, and worth

@@ -84,6 +84,8 @@ static enum err open_head(struct weights_loader *loader, uint32_t layer, uint32_
     assert(source.tensors[0]);
     source.parts[0] = weights_part_of(source.tensors[0]);
     source.slice = both ? 0 : head;
+    source.head = head;
+    source.heads = loader->options.config->heads;
     source.is_of_head = both != NULL;
     if (both) {
         source.first_row = head * (sizes->still_dim + sizes->value_dim);

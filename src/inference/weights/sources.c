@@ -49,6 +49,8 @@ struct weight_matrix weights_matrix_of(const struct weights_source *source) {
                                                             : (uint32_t)source->tensors[0]->axes[0],
                                   .expert = source->experts > 0 ? source->slice : 0,
                                   .experts = source->experts,
+                                  .head = source->head,
+                                  .heads = source->heads,
                                   .is_mapped = is_mapped(source),
                                   .is_exact = source->is_exact,
                                   .is_head = source->is_head,

@@ -20,11 +20,12 @@ struct weights_source {
     uint32_t tensor_count; /* as many as parts, or one that has the rows of all parts */
     struct matrix_part parts[MATRIX_PARTS_MAX]; /* (part_count) */
     uint32_t part_count;
-    uint32_t slice;     /* which of the tensors' matrices, for those of three axes */
-    uint32_t experts;   /* experts of the layer, `slice` one of them; 0: none */
-    uint32_t first_row; /* where in the tensor the part begins */
-    bool is_of_head;    /* a part of a tensor of all heads */
-    bool is_turned;     /* the part has a row for each column of the tensor, and its rows as cols */
+    uint32_t slice;       /* which of the tensors' matrices, for those of three axes */
+    uint32_t experts;     /* experts of the layer, `slice` one of them; 0: none */
+    uint32_t head, heads; /* number of its head, and how many there are; 0: it is of none */
+    uint32_t first_row;   /* where in the tensor the part begins */
+    bool is_of_head;      /* a part of a tensor of all heads */
+    bool is_turned; /* the part has a row for each column of the tensor, and its rows as cols */
     uint32_t turned_cols;
     bool is_exact;
     bool is_head;

@@ -4,6 +4,10 @@
 #define NOBODYS_PAGE 0
 #define LOG2_E 1.4426950408889634
 
+static uint32_t key_dim(const struct attention_shape *shape) {
+    return shape->head_dim + shape->turned_dim;
+}
+
 static uint16_t half_nearest(float value) {
     return half_from_f32(value);
 }
@@ -40,7 +44,7 @@ static void deal_pages(struct attention_world *world, struct rng *rng,
 static void store(const struct attention_shape *shape, struct rng *rng, bool is_key, size_t slot,
                   uint32_t head, std::vector<uint8_t> *pool, std::vector<uint16_t> *scales,
                   float *ret) {
-    uint32_t dim = shape->head_dim;
+    uint32_t dim = key_dim(shape);
     size_t page = slot / CUDA_PAGE_TOKENS * (shape->kv_heads + shape->spare_heads) + head;
     size_t scales_of_page = slot / CUDA_PAGE_TOKENS * (shape->kv_heads + 2 * shape->spare_heads);
     size_t at = page * CUDA_PAGE_TOKENS * dim + slot % CUDA_PAGE_TOKENS * dim;
@@ -67,7 +71,7 @@ static void store(const struct attention_shape *shape, struct rng *rng, bool is_
 
 static void fill_cache(struct attention_world *world, struct rng *rng, uint32_t page_count) {
     const struct attention_shape *shape = &world->shape;
-    size_t dim = shape->head_dim, heads = shape->kv_heads, page_heads = heads + shape->spare_heads;
+    size_t dim = key_dim(shape), heads = shape->kv_heads, page_heads = heads + shape->spare_heads;
     size_t elements = (size_t)page_count * page_heads * CUDA_PAGE_TOKENS * dim;
     size_t element_bytes = shape->type == CUDA_KV_BF16 ? 2 : 1;
     std::vector<uint8_t> k(elements * element_bytes, 0xff), v(k);
@@ -82,10 +86,11 @@ static void fill_cache(struct attention_world *world, struct rng *rng, uint32_t 
             for (uint32_t head = 0; head < heads; head++) {
                 size_t at = (slot * heads + head) * dim;
                 store(shape, rng, true, slot, head, &k, &scales, &world->k[at]);
-                store(shape, rng, false, slot, head, &v, &scales, &world->v[at]);
+                if (shape->turned_dim == 0)
+                    store(shape, rng, false, slot, head, &v, &scales, &world->v[at]);
             }
         }
-    world->call.k = gpu_copy(k), world->call.v = gpu_copy(v);
+    world->call.k = gpu_copy(k), world->call.v = shape->turned_dim > 0 ? NULL : gpu_copy(v);
     world->call.scales = gpu_copy(scales);
 }
 
@@ -111,7 +116,7 @@ struct attention_world attention_world_of(struct rng *rng, const struct attentio
                                           uint32_t partials) {
     struct attention_world world = {};
     uint32_t page_count, heads = shape->kv_heads * shape->group;
-    size_t width = (size_t)heads * shape->head_dim, stride = width + 64;
+    size_t width = (size_t)heads * key_dim(shape), stride = width + 64;
     world.shape = *shape, world.rows = rows, world.partial_room = partials;
     deal_pages(&world, rng, lengths, shared, &page_count);
     fill_cache(&world, rng, page_count);
@@ -130,6 +135,7 @@ struct attention_world attention_world_of(struct rng *rng, const struct attentio
     call->page_heads = shape->kv_heads + shape->spare_heads;
     call->scale_heads = call->page_heads + shape->spare_heads;
     call->kv_heads = shape->kv_heads, call->head_dim = shape->head_dim, call->head_count = heads;
+    call->turned_dim = shape->turned_dim;
     call->scale = 1 / sqrtf((float)shape->head_dim);
     call->softcap = shape->softcap, call->window = shape->window;
     for (uint32_t i = 0; shape->has_sinks && i < heads; i++)
@@ -145,7 +151,8 @@ struct attention_world attention_world_of(struct rng *rng, const struct attentio
 double attention_reference(const struct attention_world *world, uint32_t row, uint32_t head,
                            uint32_t begin, uint32_t end, std::vector<double> *ret_y) {
     const struct attention_shape *shape = &world->shape;
-    uint32_t dim = shape->head_dim, heads = shape->kv_heads * shape->group;
+    const std::vector<float> &values = shape->turned_dim > 0 ? world->k : world->v;
+    uint32_t width = shape->head_dim, dim = key_dim(shape), heads = shape->kv_heads * shape->group;
     const std::vector<uint32_t> &slots = world->tokens[world->rows[row].sequence];
     const float *q = &world->q[((size_t)row * heads + head) * dim];
     double largest = -INFINITY, total = 0;
@@ -161,13 +168,12 @@ double attention_reference(const struct attention_world *world, uint32_t row, ui
         scores.push_back(score);
         largest = std::max(largest, score);
     }
-    ret_y->assign(dim, 0);
+    ret_y->assign(width, 0);
     for (uint32_t i = begin; i < end; i++) {
-        const float *v =
-            &world->v[((size_t)slots[i] * shape->kv_heads + head / shape->group) * dim];
+        const float *v = &values[((size_t)slots[i] * shape->kv_heads + head / shape->group) * dim];
         double weight = exp(scores[i - begin] - largest);
         total += weight;
-        for (uint32_t j = 0; j < dim; j++) (*ret_y)[j] += weight * v[j];
+        for (uint32_t j = 0; j < width; j++) (*ret_y)[j] += weight * v[j];
     }
     for (double &y : *ret_y) y = total > 0 ? y / total : 0;
     return total > 0 ? largest * LOG2_E + log2(total) : -INFINITY;

@@ -19,6 +19,7 @@ struct attention_shape {
     float softcap;
     bool has_sinks;
     uint32_t spare_heads; /* a page has room for so many heads more */
+    uint32_t turned_dim;  /* not 0: entries, whose first head_dim numbers are the value as well */
 };
 
 struct attention_row {
@@ -33,10 +34,11 @@ struct attention_world {
     std::vector<uint32_t> pages;
     std::vector<uint32_t> positions;
     std::vector<std::vector<uint32_t>> tokens; /* for each sequence: slots, page · 16 + offset */
-    std::vector<float> k, v;                   /* (slots, kv_heads, head_dim), dequantised */
-    std::vector<float> q;                      /* (rows, heads, head_dim) */
-    std::vector<float> sinks;                  /* (heads) or none */
-    struct cuda_attention call;                /* the GPU's copies; y poisoned */
+    /* (slots, kv_heads, head_dim + turned_dim), dequantised; entries have no v */
+    std::vector<float> k, v;
+    std::vector<float> q;       /* (rows, heads, head_dim + turned_dim) */
+    std::vector<float> sinks;   /* (heads) or none */
+    struct cuda_attention call; /* the GPU's copies; y poisoned */
     float *partial_o, *partial_ml;
     uint32_t partial_room;
 };

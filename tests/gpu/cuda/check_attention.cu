@@ -25,10 +25,14 @@ extern "C" {
 #define LOG_ERROR_MAX 0.01
 
 static const char *name_of(const struct attention_shape *shape, char text[96]) {
-    (void)snprintf(text, 96, "%s head %u, group %u of %u, window %u, cap %g%s",
-                   shape->type == CUDA_KV_BF16 ? "bf16" : "e4m3", shape->head_dim, shape->group,
-                   shape->kv_heads, shape->window, shape->softcap,
-                   shape->has_sinks ? ", sinks" : "");
+    if (shape->turned_dim > 0)
+        (void)snprintf(text, 96, "entries of %u + %u, %u heads, window %u", shape->head_dim,
+                       shape->turned_dim, shape->group, shape->window);
+    else
+        (void)snprintf(text, 96, "%s head %u, group %u of %u, window %u, cap %g%s",
+                       shape->type == CUDA_KV_BF16 ? "bf16" : "e4m3", shape->head_dim, shape->group,
+                       shape->kv_heads, shape->window, shape->softcap,
+                       shape->has_sinks ? ", sinks" : "");
     return text;
 }
 
@@ -281,6 +285,15 @@ static void check_refusals(void) {
     }
     call.head_dim = CUDA_HEAD_WIDE, call.type = CUDA_KV_E4M3;
     report(cuda_attention_decode(&call, &none, stream, &error) == ERR_INVALID, "%s", error.text);
+    call.type = CUDA_KV_BF16, call.turned_dim = 64; /* entries are of one KV head */
+    report(cuda_attention_decode(&call, &none, stream, &error) == ERR_INVALID, "%s", error.text);
+    call.kv_heads = 1, call.type = CUDA_KV_E4M3;
+    report(cuda_attention_tiles(&call, &no_tiles, stream, &error) == ERR_INVALID, "%s", error.text);
+    call.type = CUDA_KV_BF16, call.head_count = 129;
+    report(cuda_attention_decode(&call, &none, stream, &error) == ERR_INVALID, "%s", error.text);
+    call.head_count = 128, call.turned_dim = 80;
+    report(cuda_attention_decode(&call, &none, stream, &error) == ERR_INVALID, "%s", error.text);
+    call.kv_heads = 2, call.turned_dim = 0;
     call.head_dim = 128, call.type = CUDA_KV_BF16, call.head_count = 34;
     report(cuda_attention_tiles(&call, &no_tiles, stream, &error) == ERR_INVALID, "%s", error.text);
     call.head_count = 8;
@@ -293,6 +306,29 @@ static void check_shape(struct rng *draw, const struct attention_shape *shape) {
     check_decode(shape);
     check_prefix(shape, shape->head_dim == 96 ? 16 : 208, 1 + shape->group % 3);
     check_prefill(shape);
+}
+
+/* Entries of latent layers: the sizes of DeepSeek's models and smaller ones, heads that fill blocks
+ * of 16 and that do not. All 128 heads of V3 decode alone: tiles then have one row. */
+static void check_entries(struct rng *draw) {
+    static const struct {
+        uint32_t rank, turned_dim, heads, window;
+    } sizes[] = {{512, 64, 16, 0}, {512, 64, 20, 0}, {64, 32, 4, 0},
+                 {256, 32, 40, 7}, {512, 64, 1, 17}, {384, 16, 10, 0}};
+    for (size_t i = 0; i < COUNT_OF(sizes); i++) {
+        struct attention_shape shape = {CUDA_KV_BF16, sizes[i].rank, 1, sizes[i].heads,
+                                        sizes[i].window};
+        shape.turned_dim = sizes[i].turned_dim;
+        if (i > 0 && i != 2)
+            check_shape(draw, &shape);
+        else
+            check_decode(&shape), check_prefix(&shape, 48, 2), check_prefill(&shape);
+        if (i == 0) check_company(&shape);
+    }
+    struct attention_shape all = {CUDA_KV_BF16, 512, 1, 128};
+    all.turned_dim = 64;
+    check_decode(&all);
+    if (rng_below(draw, check_one_in) == 0) check_prefix(&all, 32, 1);
 }
 
 void check_attention(void) {
@@ -333,4 +369,5 @@ void check_attention(void) {
     }
     struct attention_shape wide = {CUDA_KV_BF16, CUDA_HEAD_WIDE, 2, 4, 0, 0};
     if (rng_below(&draw, check_one_in) == 0) check_company(&wide);
+    check_entries(&draw);
 }

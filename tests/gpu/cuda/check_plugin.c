@@ -222,6 +222,36 @@ static const struct world_traits shapes[] = {
      .used = 3, .norms_v = true, .input_width = 32, .has_both = true},
     {"experts of four bits", 64, 96, 4, 2, 64, 1.0f, .has_bias = true, .has_head = true,
      .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.2, .experts = 8, .used = 2},
+    {"entries for all heads", 64, 96, 4, 1, 576, 1.0f, .rotary = 64, .has_head = true,
+     .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.1, .rank = 512, .still_dim = 32,
+     .value_dim = 48},
+    {"entries, q by two products, sigmoids in groups",
+     64,
+     96,
+     20,
+     1,
+     96,
+     1.0f,
+     .rotary = 32,
+     .has_head = true,
+     .form = GPU_BF16,
+     .kv_form = GPU_BF16,
+     .tolerance = 0.3,
+     .experts = 24,
+     .used = 3,
+     .shared_ffn = 128,
+     .groups = 4,
+     .groups_used = 2,
+     .rank = 64,
+     .q_rank = 48,
+     .still_dim = 48,
+     .value_dim = 40},
+    {"entries, products in INT8", 64, 96, 4, 1, 96, 1.0f, .rotary = 32, .has_head = true,
+     .form = GPU_INT8, .kv_form = GPU_BF16, .tolerance = 1.0, .rank = 64, .q_rank = 48,
+     .still_dim = 32, .value_dim = 16},
+    {"entries, rows as their file has them", 64, 96, 4, 1, 96, 1.0f, .rotary = 32, .has_head = true,
+     .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.15, .rank = 64, .q_rank = 64,
+     .still_dim = 32, .value_dim = 16},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
@@ -436,7 +466,8 @@ static void check_ops(struct world *world, const struct world_references *refere
     const size_t qkv = world_qkv_most(world);
     const size_t state = world_channels(t) + 2 * (size_t)world_state_width(t);
     const size_t ffn = t->ffn > t->shared_ffn ? t->ffn : t->shared_ffn;
-    const size_t least = 2 * qkv > 2 * ffn ? 2 * qkv : 2 * ffn;
+    const size_t most = 2 * qkv > 2 * ffn ? 2 * qkv : 2 * ffn, entries = (size_t)t->heads * t->rank;
+    const size_t least = entries > most ? entries : most;
     const size_t wide = state > least ? state : least;
     struct world_step *step = calloc(1, sizeof *step);
     struct error error = {0};
@@ -524,7 +555,7 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
 #define INT8_SHAPE 9    /* behind it are those of experts */
 #define STATES_SHAPE 16 /* likewise, of states */
 #define ODD_SHAPE 28    /* likewise, of layers that differ */
-#define GRAPHS 8        /* worlds of check_graphs, of which the first two refuse graphs, too */
+#define GRAPHS 9        /* worlds of check_graphs, of which the first two refuse graphs, too */
 
 static void check_graphs_of(uint32_t which, bool is_refused) {
     struct world_traits wide = shapes[1]; /* its window sees the shared tokens of most sequences */
@@ -539,7 +570,8 @@ static void check_graphs_of(uint32_t which, bool is_refused) {
                                                  &shapes[STATES_SHAPE - 1],
                                                  &shapes[STATES_SHAPE],
                                                  &shapes[STATES_SHAPE + 2],
-                                                 &shapes[ODD_SHAPE]};
+                                                 &shapes[ODD_SHAPE],
+                                                 &shapes[SHAPES - 3]};
     check_graphs(plugin, traits[which], memory_wanted(), is_refused);
 }
 

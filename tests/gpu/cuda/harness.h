@@ -167,6 +167,8 @@ void check_grouped(void);
 void bench_grouped(void);
 void check_heads(void);
 void bench_heads(void);
+void check_latent(void);
+void bench_latent(void);
 void check_side(void);
 void bench_side(void);
 void check_embed(void);

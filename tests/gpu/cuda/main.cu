@@ -23,6 +23,7 @@ static const struct {
     {"grouped", check_grouped, bench_grouped},
     {"experts", check_experts, bench_experts},
     {"heads", check_heads, bench_heads},
+    {"latent", check_latent, bench_latent},
     {"side", check_side, bench_side},
     {"embed", check_embed, bench_embed},
     {"pages", check_pages, bench_pages},

@@ -100,6 +100,52 @@ static void check_format(struct rng *rng, enum cuda_format format) {
     gpu_release();
 }
 
+/* Products of heads side by side, with and without a gap behind each, which stays. */
+static void check_side_by_side(struct rng *rng) {
+    static const struct {
+        uint32_t outputs, inputs, batch, gap;
+    } shapes[] = {{512, 128, 16, 64}, {128, 512, 16, 0}, {64, 48, 5, 32}, {40, 64, 4, 0}};
+    bool is_well = true, is_left = true;
+    for (const auto &shape : shapes)
+        for (uint32_t rows : {1u, 17u, 300u}) {
+            const uint32_t bucket = row_bucket(rows), apart = shape.outputs + shape.gap;
+            const size_t in = (size_t)shape.batch * shape.inputs, out = (size_t)shape.batch * apart;
+            struct cuda_multiply call = {CUDA_FORMAT_BF16, shape.outputs, shape.inputs, rows};
+            call.batch = shape.batch, call.gap = shape.gap;
+            call.weights = gpu_take_bytes(in * shape.outputs * 2);
+            call.in = gpu_take_bytes(bucket * in * 2), call.sums = gpu_take_bytes(bucket * out * 2);
+            fill_bf16((void *)call.weights, in * shape.outputs, rng_next(rng), 0.02f);
+            fill_bf16((void *)call.in, bucket * in, rng_next(rng), 1.0f);
+            MUST_BE_OK(cuda_products_tune(products, &call, 1, 0, stream, error));
+            CUDA_MUST(cudaMemsetAsync(call.sums, 0xff, bucket * out * 2, stream));
+            MUST_BE_OK(cuda_multiply(products, &call, stream, error));
+            gpu_settle();
+            const std::vector<float> x =
+                floats_of_bf16(gpu_read((const uint16_t *)call.in, rows * in));
+            const std::vector<float> w =
+                floats_of_bf16(gpu_read((const uint16_t *)call.weights, in * shape.outputs));
+            const std::vector<uint16_t> bits = gpu_read((const uint16_t *)call.sums, rows * out);
+            const std::vector<float> y = floats_of_bf16(bits);
+            double off = 0, all = 0;
+            for (uint32_t row = 0; row < rows; row++)
+                for (uint32_t head = 0; head < shape.batch; head++)
+                    for (uint32_t i = 0; i < apart; i += i < shape.outputs ? 7 : 1) {
+                        const size_t at = row * out + (size_t)head * apart + i;
+                        if (i >= shape.outputs) is_left &= bits[at] == 0xffff;
+                        if (i >= shape.outputs) continue;
+                        const float *a = &x[row * in + (size_t)head * shape.inputs];
+                        const float *b = &w[((size_t)head * shape.outputs + i) * shape.inputs];
+                        double want = 0;
+                        for (uint32_t k = 0; k < shape.inputs; k++) want += (double)a[k] * b[k];
+                        off += (y[at] - want) * (y[at] - want), all += want * want;
+                    }
+            is_well &= sqrt(off / all) <= tolerances[CUDA_FORMAT_BF16];
+            gpu_release();
+        }
+    report(is_well, "products side by side: an error of at most %g", tolerances[CUDA_FORMAT_BF16]);
+    report(is_left, "products side by side: the gaps between them stay");
+}
+
 /* What was chosen is recalled, gives the same bits, and is ignored when it is damaged. */
 static void check_notes(void) {
     const char *text;
@@ -145,6 +191,7 @@ void check_products(void) {
     }
     for (int format = 0; format < CUDA_FORMAT_COUNT; format++)
         check_format(&rng, (enum cuda_format)format);
+    check_side_by_side(&rng);
     check_notes();
 }
 

@@ -9,7 +9,16 @@
 
 #define MERGE_THREADS 128
 
+static enum err is_latent_known(const struct cuda_attention *call, struct error *error) {
+    if (cuda_has_latent(call->head_dim, call->turned_dim, call->head_count) &&
+        call->kv_heads == 1 && call->type == CUDA_KV_BF16)
+        return OK;
+    return err_set(error, ERR_INVALID, "no attention kernel has entries of %u + %u for %u heads",
+                   call->head_dim, call->turned_dim, call->head_count);
+}
+
 static enum err is_known(const struct cuda_attention *call, struct error *error) {
+    if (call->turned_dim > 0) return is_latent_known(call, error);
     const bool is_wide = call->head_dim == CUDA_HEAD_WIDE && call->type == CUDA_KV_BF16;
     if (!cuda_has_head_size(call->head_dim) && !is_wide)
         return err_set(error, ERR_INVALID, "no attention kernel has head size %u", call->head_dim);
@@ -29,6 +38,7 @@ enum err cuda_attention_decode(const struct cuda_attention *call,
                                struct error *error) {
     enum err err = is_known(call, error);
     if (err != OK) return err;
+    if (call->turned_dim > 0) return cuda_decode_latent(call, items, stream, error);
     if (call->head_dim == CUDA_HEAD_WIDE) return cuda_decode_wide(call, items, stream, error);
     return call->type == CUDA_KV_E4M3 ? cuda_decode_e4m3(call, items, stream, error)
                                       : cuda_decode_bf16(call, items, stream, error);
@@ -39,6 +49,7 @@ enum err cuda_attention_tiles(const struct cuda_attention *call,
                               struct error *error) {
     enum err err = is_known(call, error);
     if (err != OK) return err;
+    if (call->turned_dim > 0) return cuda_tiles_latent(call, items, stream, error);
     if (call->head_dim == CUDA_HEAD_WIDE) return cuda_tiles_wide(call, items, stream, error);
     if (cuda_has_groups()) return cuda_tiles_grouped(call, items, stream, error);
     return call->type == CUDA_KV_E4M3 ? cuda_tiles_e4m3(call, items, stream, error)

@@ -22,6 +22,10 @@
  * of the keys, then 16 of the values. (Behind the runs they would cost 9 % of the bandwidth, there
  * they cost 2 %: docs/internals/inference/gpu-kernels.md.)
  *
+ * Latent layers (kernels/latent.h) have one entry per token for all heads instead, in bf16: its
+ * head_dim + turned_dim numbers are the key, the first head_dim the value as well. An entry is a
+ * row, and a page 16 of them; `v` is not looked at.
+ *
  * A partial is what attention over some of a row's keys has gathered, in float32: for each head the
  * largest score m (in powers of two), l = Σ 2^(score - m) and o = Σ 2^(score - m) · value, of which
  * several can be added up in a fixed order. m may stay under the true maximum by a few powers.
@@ -50,6 +54,10 @@ extern "C" {
 #define CUDA_PREFIX_READS_MIN 16384
 #define CUDA_HEAD_WIDE 512 /* the one larger head size: in bf16, by kernels of its own */
 #define CUDA_GROUP_MAX 16  /* query heads that read one KV head */
+/* In latent layers: the most numbers of a value, and of the rest of a key, and heads. */
+#define CUDA_LATENT_RANK 512
+#define CUDA_LATENT_TURNED 64
+#define CUDA_LATENT_HEADS 128
 
 typedef struct CUstream_st *cuda_stream;
 
@@ -65,12 +73,15 @@ struct cuda_attention {
     uint32_t scale_heads; /* heads that its scales have room for, at least page_heads: layers with
                            * heads of other sizes have the same pages */
     uint32_t head_dim;    /* one that cuda_has_head_size() knows, or CUDA_HEAD_WIDE with BF16 */
-    uint32_t head_count;  /* a multiple of kv_heads, at most CUDA_GROUP_MAX times it */
+    uint32_t turned_dim;  /* 0; of entries the rest of a key: then there is one KV head */
+    uint32_t head_count;  /* a multiple of kv_heads, at most CUDA_GROUP_MAX times it; of entries
+                           * at most CUDA_LATENT_HEADS */
     float scale;          /* > 0 */
     float softcap;        /* 0: none; else scores become softcap · tanh(score / softcap) */
     uint32_t window;      /* 0: none; else a query at p sees keys p - window < j <= p */
     const float *sinks;   /* (head_count) or NULL: one more score of each head, without a value */
-    const void *q;        /* (rows, head_count, head_dim) bf16, rows at multiples of 16 bytes */
+    const void *q;        /* (rows, head_count, head_dim + turned_dim) bf16, rows at multiples of
+                           * 16 bytes */
     size_t q_stride;      /* elements */
     void *y;              /* (rows, head_count, head_dim) bf16 */
     size_t y_stride;
@@ -102,6 +113,13 @@ struct cuda_merge_items {
  * as well, hence the multiple of 16. */
 static inline bool cuda_has_head_size(uint32_t head_dim) {
     return head_dim == 256 || (head_dim > 0 && head_dim <= 128 && head_dim % 16 == 0);
+}
+
+/* Whether the kernels have entries of such sizes for so many heads. */
+static inline bool cuda_has_latent(uint32_t rank, uint32_t turned_dim, uint32_t heads) {
+    return rank > 0 && rank <= CUDA_LATENT_RANK && rank % 16 == 0 && turned_dim > 0 &&
+           turned_dim <= CUDA_LATENT_TURNED && turned_dim % 16 == 0 && heads > 0 &&
+           heads <= CUDA_LATENT_HEADS;
 }
 
 /* How many rows a tile takes: it has room for 128 query heads. */

@@ -22,6 +22,13 @@ enum err cuda_decode_wide(const struct cuda_attention *call, const struct cuda_d
 enum err cuda_tiles_wide(const struct cuda_attention *call, const struct cuda_tile_items *items,
                          cuda_stream stream, struct error *error);
 
+/* Entries of latent layers. */
+enum err cuda_decode_latent(const struct cuda_attention *call,
+                            const struct cuda_decode_items *items, cuda_stream stream,
+                            struct error *error);
+enum err cuda_tiles_latent(const struct cuda_attention *call, const struct cuda_tile_items *items,
+                           cuda_stream stream, struct error *error);
+
 /* Tiles with products of warpgroups, of any type of cache. */
 bool cuda_has_groups(void);
 enum err cuda_tiles_grouped(const struct cuda_attention *call, const struct cuda_tile_items *items,

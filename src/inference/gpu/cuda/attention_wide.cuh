@@ -14,6 +14,8 @@
  *   softmax | wait for values p, meet | sums
  * so nothing is asked for into a page before the meeting that follows its last reader.
  *
+ * What does not depend on where keys lie is shared with attention_latent.cuh.
+ *
  * Layers with such heads are a sixth of a model's, or fewer: blocks of 16 queries read keys from
  * the L2 as often as there are blocks, which is the price of one kernel for both kinds of items. */
 
@@ -109,18 +111,22 @@ __device__ static inline void wide_queries(const struct cuda_attention *call,
     }
 }
 
-/* What this warp's numbers add to the scores of a page. */
-__device__ static inline void wide_parts(const struct wide_work *work, struct wide_memory *memory,
-                                         int page) {
-    const struct cuda_reader query = cuda_read_by_token<wide_page>(work->lane);
-    const struct cuda_reader reader = cuda_read_by_chunk<wide_page>(work->lane);
+/* What this warp's numbers add to the scores of a page of keys: of `memory` the queries and parts.
+ */
+template <class P, class M>
+__device__ static inline void wide_parts(const struct wide_work *work, M *memory,
+                                         const char *page_of_keys) {
+    constexpr int PAIRS = P::CHUNKS / (2 * WIDE_WARPS);
+    static_assert(P::CHUNKS % (2 * WIDE_WARPS) == 0, "all warps have as many");
+    const struct cuda_reader query = cuda_read_by_token<P>(work->lane);
+    const struct cuda_reader reader = cuda_read_by_chunk<P>(work->lane);
     const uint32_t queries = cuda_shared_address(memory->queries);
-    const uint32_t keys = cuda_shared_address(memory->keys[page & 1]);
+    const uint32_t keys = cuda_shared_address(page_of_keys);
     const uint32_t g = work->lane / 4, t = work->lane % 4;
     float s[2][4] = {};
 #pragma unroll
-    for (int c = 0; c < WIDE_PAIRS; c++) {
-        const uint32_t chunk = 2 * (work->warp * WIDE_PAIRS + c);
+    for (int c = 0; c < PAIRS; c++) {
+        const uint32_t chunk = 2 * (work->warp * PAIRS + c);
         uint32_t q[4], w[4];
         cuda_load_matrices(q, cuda_row_at(query, queries, chunk));
         cuda_load_matrices(w, cuda_row_at(reader, keys, chunk));
@@ -136,10 +142,10 @@ __device__ static inline void wide_parts(const struct wide_work *work, struct wi
 }
 
 /* The scores of a page, of all parts; -inf for tokens that a row does not see. */
+template <class M>
 __device__ static inline void wide_scores(const struct wide_work *work,
-                                          const struct cuda_scoring *scoring,
-                                          const struct wide_memory *memory, int page,
-                                          float s[2][4]) {
+                                          const struct cuda_scoring *scoring, const M *memory,
+                                          int page, float s[2][4]) {
     const uint32_t g = work->lane / 4, t = work->lane % 4;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -205,11 +211,12 @@ __device__ static inline void wide_weigh(struct wide_work *work, const struct cu
         }
 }
 
-/* o += weights times this warp's columns of the values of a page. */
-__device__ static inline void wide_sums(struct wide_work *work, struct wide_memory *memory,
-                                        int page, const uint32_t weights[4]) {
-    const struct cuda_reader reader = cuda_read_by_token<wide_page>(work->lane);
-    const uint32_t values = cuda_shared_address(memory->values[page & 1]);
+/* o += weights times this warp's columns of a page of values. */
+template <class P>
+__device__ static inline void wide_sums(struct wide_work *work, const char *page_of_values,
+                                        const uint32_t weights[4]) {
+    const struct cuda_reader reader = cuda_read_by_token<P>(work->lane);
+    const uint32_t values = cuda_shared_address(page_of_values);
 #pragma unroll
     for (int c = 0; c < WIDE_PAIRS; c++) {
         uint32_t w[4];
@@ -226,7 +233,7 @@ __device__ static inline void wide_step(struct wide_work *work, const struct cud
     cuda_copy_wait<2>();
     __syncthreads();
     wide_fetch(work, work->values, page + 1, memory->values[(page + 1) & 1]);
-    wide_parts(work, memory, page);
+    wide_parts<wide_page>(work, memory, memory->keys[page & 1]);
     __syncthreads();
     wide_fetch(work, work->keys, page + 2, memory->keys[page & 1]);
     wide_scores(work, scoring, memory, page, s);
@@ -234,19 +241,21 @@ __device__ static inline void wide_step(struct wide_work *work, const struct cud
     wide_weigh(work, scoring, s, weights);
     cuda_copy_wait<3>();
     __syncthreads();
-    wide_sums(work, memory, page, weights);
+    wide_sums<wide_page>(work, memory->values[page & 1], weights);
 }
 
 /* Leaves what row g (i = 0) or g + 8 has gathered, behind the partials that it continues from; the
- * m and l of all of it are returned. */
+ * m and l of all of it are returned. Values of entries may be narrower than the kernel's. */
+template <bool IS_LATENT>
 __device__ static inline float2 wide_leave(const struct wide_work *work,
                                            const struct cuda_attention *call,
                                            const struct wide_query *query, int i) {
     const uint32_t column = work->warp * WIDE_SHARE + 2 * (work->lane % 4);
+    const uint32_t dim = IS_LATENT ? call->head_dim : CUDA_HEAD_WIDE;
     const float *mls =
         call->partial_ml + ((size_t)query->partial_in * call->head_count + query->head) * 2;
-    const float *os = call->partial_o +
-                      ((size_t)query->partial_in * call->head_count + query->head) * CUDA_HEAD_WIDE;
+    const float *os =
+        call->partial_o + ((size_t)query->partial_in * call->head_count + query->head) * dim;
     const size_t next = call->head_count;
     float l = work->l[i], m = work->m[i];
     l += __shfl_xor_sync(CUDA_ALL_LANES, l, 1);
@@ -261,20 +270,20 @@ __device__ static inline float2 wide_leave(const struct wide_work *work,
     const bool is_partial = query->partial_out != GPU_NONE;
     const size_t out = (size_t)query->partial_out * call->head_count + query->head;
     const float share = is_partial ? 1 : cuda_share(call, query->head, m, all);
-    char *y =
-        (char *)call->y + (query->row * call->y_stride + (size_t)query->head * CUDA_HEAD_WIDE) * 2;
+    char *y = (char *)call->y + (query->row * call->y_stride + (size_t)query->head * dim) * 2;
 #pragma unroll
     for (int n = 0; n < 2 * WIDE_PAIRS; n++) {
         const uint32_t at = column + n * 8;
+        if (IS_LATENT && at >= dim) continue;
         float2 x = make_float2(0, 0);
         for (uint32_t p = 0; p < query->partial_count; p++) {
             const float factor = cuda_exp2(__ldcg(mls + p * next * 2) - m);
-            const float2 was = __ldcg((const float2 *)(os + p * next * CUDA_HEAD_WIDE + at));
+            const float2 was = __ldcg((const float2 *)(os + p * next * dim + at));
             x.x += was.x * factor, x.y += was.y * factor;
         }
         x.x += work->o[n][2 * i] * mine, x.y += work->o[n][2 * i + 1] * mine;
         if (is_partial)
-            *(float2 *)(call->partial_o + out * CUDA_HEAD_WIDE + at) = x;
+            *(float2 *)(call->partial_o + out * dim + at) = x;
         else
             *(uint32_t *)(y + at * 2) = cuda_pack_bf16(x.x * share, x.y * share);
     }
@@ -290,6 +299,32 @@ __device__ static inline void wide_leave_ml(const struct wide_work *work,
                 ((size_t)query->partial_out * call->head_count + query->head) * 2) = ml;
 }
 
+/* Nothing gathered yet, and the tokens that some row of the block sees. */
+template <class M>
+__device__ static inline void wide_begin(struct wide_work *work, const M *memory) {
+    work->begin = INT32_MAX, work->end = 0;
+    work->m[0] = work->m[1] = CUDA_UNSEEN;
+    for (int r = 0; r < WIDE_ROWS; r++) {
+        if (memory->rows[r].first >= memory->rows[r].last) continue;
+        work->begin = min(work->begin, memory->rows[r].first);
+        work->end = max(work->end, memory->rows[r].last);
+    }
+}
+
+/* Leaves what the block has gathered. */
+template <bool IS_LATENT, class M>
+__device__ static inline void wide_end(const struct wide_work *work,
+                                       const struct cuda_attention *call, const M *memory) {
+    cuda_copy_wait<0>();
+    cuda_attention_meet(call);
+    const struct wide_query *low = &memory->rows[work->lane / 4], *high = low + 8;
+    const float2 low_ml = wide_leave<IS_LATENT>(work, call, low, 0);
+    const float2 high_ml = wide_leave<IS_LATENT>(work, call, high, 1);
+    __syncthreads();
+    wide_leave_ml(work, call, low, low_ml);
+    wide_leave_ml(work, call, high, high_ml);
+}
+
 /* The block's rows stand in memory->rows, and all threads have met behind that. */
 __device__ static inline void wide_run(const struct cuda_attention *call, const uint32_t *pages,
                                        uint32_t kv_head, struct wide_memory *memory) {
@@ -300,13 +335,7 @@ __device__ static inline void wide_run(const struct cuda_attention *call, const 
     work.values = (const char *)call->v + (size_t)kv_head * wide_page::BYTES;
     work.page_bytes = call->page_heads * (uint32_t)wide_page::BYTES;
     work.pages = pages;
-    work.begin = INT32_MAX;
-    work.m[0] = work.m[1] = CUDA_UNSEEN;
-    for (int r = 0; r < WIDE_ROWS; r++) {
-        if (memory->rows[r].first >= memory->rows[r].last) continue;
-        work.begin = min(work.begin, memory->rows[r].first);
-        work.end = max(work.end, memory->rows[r].last);
-    }
+    wide_begin(&work, memory);
     cuda_attention_begin(call);
     wide_queries(call, memory);
     if (work.begin < work.end) {
@@ -316,12 +345,5 @@ __device__ static inline void wide_run(const struct cuda_attention *call, const 
         wide_fetch(&work, work.keys, page + 1, memory->keys[(page + 1) & 1]);
         for (; page * CUDA_PAGE_TOKENS < work.end; page++) wide_step(&work, &scoring, memory, page);
     }
-    cuda_copy_wait<0>();
-    cuda_attention_meet(call);
-    const struct wide_query *low = &memory->rows[work.lane / 4], *high = low + 8;
-    const float2 low_ml = wide_leave(&work, call, low, 0);
-    const float2 high_ml = wide_leave(&work, call, high, 1);
-    __syncthreads();
-    wide_leave_ml(&work, call, low, low_ml);
-    wide_leave_ml(&work, call, high, high_ml);
+    wide_end<false>(&work, call, memory);
 }

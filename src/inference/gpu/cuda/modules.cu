@@ -10,6 +10,7 @@
     X(attention_decode_bf16)                                                                       \
     X(attention_decode_e4m3)                                                                       \
     X(attention_group)                                                                             \
+    X(attention_latent)                                                                            \
     X(attention_tile_bf16)                                                                         \
     X(attention_tile_e4m3)                                                                         \
     X(attention_wide)                                                                              \
@@ -32,6 +33,7 @@
     X(grouped_pieces)                                                                              \
     X(heads)                                                                                       \
     X(inputs)                                                                                      \
+    X(latent)                                                                                      \
     X(layer_norm)                                                                                  \
     X(mamba)                                                                                       \
     X(mamba_decode)                                                                                \

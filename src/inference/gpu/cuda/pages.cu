@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(THREADS)
         copy_words((char *)pages.k + place, pages.bytes, from, to);
         return;
     }
-    copy_words((char *)pages.v + place, pages.bytes, from, to);
+    if (pages.v) copy_words((char *)pages.v + place, pages.bytes, from, to);
     if (pages.scales) copy_words((char *)pages.scales + place, pages.scale_bytes, from, to);
 }
 

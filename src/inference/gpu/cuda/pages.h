@@ -26,7 +26,7 @@ struct CUstream_st;
  * bytes. */
 struct cuda_pages {
     void *k;             /* keys of the first place: (pages, bytes) */
-    void *v;             /* (pages, bytes) */
+    void *v;             /* (pages, bytes); NULL: there are no values */
     void *scales;        /* (pages, scale_bytes); NULL: none */
     size_t place_stride; /* from an array of a place to that of the next, in bytes */
     uint32_t places;

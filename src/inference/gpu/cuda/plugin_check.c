@@ -86,6 +86,34 @@ static enum err check_heads(const struct gpu_program *program, const struct gpu_
     return OK;
 }
 
+/* A layer with entries for all heads. */
+static enum err check_latent(const struct gpu_program *program, const struct gpu_op *op,
+                             enum gpu_form kv_form, struct error *error) {
+    const struct gpu_latent_sizes *sizes = &program->latent;
+    const uint32_t heads = program->heads, dim = sizes->rank + sizes->turned_dim;
+    if (kv_form != GPU_BF16)
+        return err_set(error, ERR_INVALID, "entries of latent attention are kept in bf16 only");
+    if (!cuda_has_latent(sizes->rank, sizes->turned_dim, heads))
+        return err_set(
+            error, ERR_INVALID,
+            "no CUDA kernel has entries of %u + %u numbers for %u heads: at most %u + %u "
+            "for %u, in multiples of 16",
+            sizes->rank, sizes->turned_dim, heads, CUDA_LATENT_RANK, CUDA_LATENT_TURNED,
+            CUDA_LATENT_HEADS);
+    if (program->kv_heads != 1 || program->head_dim != dim || gpu_kv_width(program) != dim ||
+        program->rotary_dim[0] != sizes->turned_dim || program->pools ||
+        op->kv_group >= GPU_GROUPS_MAX)
+        return err_set(error, ERR_INVALID, "a program with entries of %u has keys of %u", dim,
+                       gpu_kv_width(program));
+    /* What LATENT_ENTRY and LATENT_Q leave for products lies where attention leaves its rows. */
+    if (sizes->still_dim > dim || sizes->q_rank > heads * dim || sizes->value_dim % 8 != 0 ||
+        program->matrices[op->latent.k_b].form != GPU_BF16 ||
+        program->matrices[op->latent.v_b].form != GPU_BF16)
+        return err_set(error, ERR_INVALID, "no CUDA kernel has latent heads of %u, %u and %u",
+                       sizes->still_dim, sizes->turned_dim, sizes->value_dim);
+    return OK;
+}
+
 /* Parts of tokens. */
 static enum err check_inputs(const struct gpu_program *program, const struct gpu_op *op,
                              struct error *error) {
@@ -140,7 +168,7 @@ static enum err check_route(const struct gpu_program *program, uint32_t index,
 /* An operation whose result somebody reads. */
 static bool is_for_product(const struct gpu_op *op) {
     return op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_GATE ||
-           op->kind == OP_PREPARE || op->kind == OP_GATED_NORM;
+           op->kind == OP_PREPARE || op->kind == OP_GATED_NORM || op->kind == OP_LATENT_OUT;
 }
 
 static enum err check_norm(const struct gpu_program *program, uint32_t index, struct error *error) {
@@ -196,7 +224,7 @@ static enum err check_op(const struct gpu_program *program, uint32_t index,
     case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:
-    case OP_LATENT_OUT: break;
+    case OP_LATENT_OUT: return check_latent(program, op, limits->kv_form, error);
     }
     return err_set(error, ERR_INVALID, "operation %u: no CUDA kernel computes it", index);
 }

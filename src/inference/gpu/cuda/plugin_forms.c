@@ -32,7 +32,8 @@ enum cuda_format format_of(enum gpu_form form, bool is_logits) {
 }
 
 size_t product_bytes(const struct gpu_program *program, enum op_to to) {
-    size_t most = 0;
+    /* Products of heads leave values in wide. */
+    size_t most = to == TO_WIDE ? (size_t)program->heads * program->latent.value_dim * 2 : 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
         const struct gpu_op *op = &program->ops[i];
         if (op->kind != OP_MATMUL || op->to != to) continue;

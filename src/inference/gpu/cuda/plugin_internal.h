@@ -16,12 +16,12 @@
  *     plugin_step.c     a step's arrays, submit
  *     plugin_vectors.c  weights and vectors find their places
  *     plugin_walk.c     operations become kernels (plugin_walk.h)
- *     plugin_experts.c  those of experts
+ *     plugin_attention.c, plugin_latent.c, plugin_experts.c, plugin_texts.c  those of attention, of
+ *                       entries for all heads, of experts, of whole texts
  *     plugin_recurrent.c  those of layers with a state
  *     plugin_rows.c     the rows that a product reads
  *     plugin_ranks.c    several GPUs that compute every step together
  *     plugin_share.c    what each of them has of a program and of its matrices
- *     plugin_texts.c    those of whole texts
  *     plugin_grouped.c  products with codes of four bits
  *     plugin_side.c     parts of tokens, and experts beside a feed-forward
  *     plugin_graph.c    steps as graphs
@@ -152,7 +152,7 @@ struct card_op {
 /* Keys and values of one place of a page. */
 struct card_place {
     void *k;
-    void *v;
+    void *v;          /* NULL: k has entries, which are both */
     uint16_t *scales; /* NULL: bf16 */
 };
 
@@ -328,9 +328,9 @@ struct gpu {
     void *narrow;      /* (bucket, rates, or 1 of a shared expert) bf16 */
     size_t h_bytes, wide_bytes, narrow_bytes;
     void *q,
-        *q_kept;    /* (rows, heads · head_dim) bf16; q_kept has kept rows of `attended` as well */
-    void *attended; /* (bucket, heads · head_dim, or what a state leaves) bf16 */
-    void *codes;    /* (bucket, widest input of a product) */
+        *q_kept; /* (bucket, heads · head_dim) bf16; q_kept has kept rows of `attended` as well */
+    void *attended;       /* (bucket, heads · head_dim, or what a state leaves) bf16 */
+    void *codes;          /* (bucket, widest input of a product) */
     uint16_t *unpacked;   /* (rows_padded, cols) the largest matrix of GPU_BLOCKS, or NULL */
     float *row_scales[2]; /* (bucket) scales for codes, by turns */
     uint16_t *inputs;     /* (row_bucket, input_layers, input_width) bf16, or NULL */

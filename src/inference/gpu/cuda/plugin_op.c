@@ -101,6 +101,8 @@ static void put_prepared(struct one *one) {
     while (maker > 0 && gpu->ops[maker].op.next != one->op->op.matrix) maker--;
     switch (gpu->ops[maker].op.kind) {
     case OP_GATE: put_rows(one, one->call->wide, gate_width_of(&gpu->ops[maker]), width); break;
+    case OP_LATENT_OUT: put_rows(one, one->call->wide, width, width); break;
+    case OP_LATENT_ENTRY:
     case OP_ATTENTION:
     case OP_GATED_NORM: put_rows(one, one->call->attended, width, width); break;
     case OP_PREPARE:
@@ -138,6 +140,28 @@ static void put_recurrent(struct one *one) {
     if (!has_rates) return;
     put_bf16(one, gpu->narrow, rates, call->narrow, rates, rates);
     one->walk.product[TO_NARROW] = product_at(gpu->narrow, rates);
+}
+
+/* A row of wide in a latent layer, before LATENT_ENTRY or LATENT_Q. */
+static size_t latent_width_of(const struct one *one) {
+    const struct gpu_program *program = &one->gpu->program;
+    const struct gpu_latent_sizes *sizes = &program->latent;
+    const size_t q = (size_t)program->heads * gpu_latent_head(program);
+    const size_t entry = sizes->rank + sizes->turned_dim;
+    if (sizes->q_rank == 0) return q + entry;
+    return one->op->op.kind == OP_LATENT_Q ? q : sizes->q_rank + entry;
+}
+
+static void put_latent(struct one *one) {
+    struct gpu *gpu = one->gpu;
+    const enum op_kind kind = one->op->op.kind;
+    const size_t attended = (size_t)gpu->program.heads * gpu->program.latent.rank;
+    const size_t wide = latent_width_of(one);
+    if (kind == OP_LATENT_OUT)
+        put_bf16(one, gpu->attended, attended, one->call->attended, attended, attended);
+    if (kind != OP_LATENT_ENTRY && kind != OP_LATENT_Q) return;
+    put_bf16(one, gpu->wide, wide, one->call->wide, wide, wide);
+    one->walk.product[TO_WIDE] = product_at(gpu->wide, wide);
 }
 
 /* What EXPERTS adds. */
@@ -192,7 +216,8 @@ static void put_operands(struct one *one) {
     if (kind == OP_HEADS) one->walk.product[TO_WIDE] = product_at(gpu->wide, qkv);
     if (kind == OP_GATE) put_bf16(one, gpu->wide, both, call->wide, both, both);
     if (kind == OP_GATE) one->walk.product[TO_WIDE] = product_at(gpu->wide, both);
-    if (kind == OP_ATTENTION || (kind == OP_KEEP && one->op->op.attended == 0))
+    const bool keeps_q = kind == OP_KEEP && one->op->op.attended == 0 && program->latent.rank == 0;
+    if (kind == OP_ATTENTION || keeps_q)
         put_bf16(one, one->walk.q, q_width, call->wide, qkv, q_width);
     if (kind == OP_ATTENTION && one->op->op.is_gated) {
         put_bf16(one, gpu->wide, qkv, call->wide, qkv, qkv);
@@ -204,6 +229,7 @@ static void put_operands(struct one *one) {
         one->walk.normed.type = CUDA_BF16;
     }
     put_recurrent(one);
+    put_latent(one);
     put_inputs(one);
     put_added(one);
     if (kind == OP_MATMUL || kind == OP_LOGITS) put_prepared(one);
@@ -242,12 +268,14 @@ static void get_product(struct one *one) {
 
 /* The gates of the kept rows move to the front with their queries. */
 static void keep_wide(struct one *one) {
-    const size_t q_width = q_width_of(one), qkv = qkv_width_of(one);
+    const bool is_latent = one->gpu->program.latent.rank > 0;
+    const size_t q_width = q_width_of(one);
+    const size_t qkv = is_latent ? one->op->op.width : qkv_width_of(one);
     float *wide = one->call->wide;
     const struct gpu_step *step = one->call->step;
     for (uint32_t i = 0; wide && i < step->wanted_count; i++)
         memmove(wide + i * qkv, wide + step->wanted[i] * qkv, qkv * sizeof *wide);
-    get_bf16(one, one->walk.q, q_width, wide, qkv, q_width, NULL);
+    if (!is_latent) get_bf16(one, one->walk.q, q_width, wide, qkv, q_width, NULL);
 }
 
 static void get_vectors(struct one *one) {
@@ -255,6 +283,21 @@ static void get_vectors(struct one *one) {
     for (size_t i = 0; one->call->logits && i < one->call->step->pool_count; i++)
         copy(one, one->call->logits + i * width,
              one->walk.flight->logits + i * one->gpu->logit_stride, width * sizeof(float));
+}
+
+/* Queries stay here. */
+static void get_latent(struct one *one) {
+    const struct gpu *gpu = one->gpu;
+    const struct gpu_latent_sizes *sizes = &gpu->program.latent;
+    const size_t heads = gpu->program.heads, q_rank = sizes->q_rank;
+    const size_t attended = heads * sizes->rank, values = heads * sizes->value_dim;
+    const enum op_kind kind = one->op->op.kind;
+    if (kind == OP_LATENT_ENTRY && q_rank > 0)
+        get_bf16(one, gpu->attended, q_rank, one->call->attended, q_rank, q_rank, NULL);
+    if (kind == OP_LATENT)
+        get_bf16(one, gpu->attended, attended, one->call->attended, attended, attended, NULL);
+    if (kind == OP_LATENT_OUT)
+        get_bf16(one, gpu->wide, values, one->call->wide, values, values, NULL);
 }
 
 static void get_results(struct one *one) {
@@ -302,7 +345,7 @@ static void get_results(struct one *one) {
     case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:
-    case OP_LATENT_OUT: break; /* no program of a GPU has them so far */
+    case OP_LATENT_OUT: get_latent(one); break;
     case OP_EXPERTS:
     case OP_JOIN:
         get_bf16(one, gpu->h, program->width, call->h, program->width, program->width, NULL);

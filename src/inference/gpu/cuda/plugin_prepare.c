@@ -194,7 +194,8 @@ static void place_cache(struct layout *layout) {
     for (uint32_t i = 0; i < gpu->limits.layer_places; i++) {
         struct card_place *at = &gpu->places[i];
         at->k = memory_take(&layout->memory, MEMORY_KV, pages * each);
-        at->v = memory_take(&layout->memory, MEMORY_KV, pages * each);
+        if (gpu_kv_planes(layout->program) > 1)
+            at->v = memory_take(&layout->memory, MEMORY_KV, pages * each);
         if (scales > 0) at->scales = memory_take(&layout->memory, MEMORY_KV, pages * scales);
     }
     const struct card_place *place = gpu->places;
@@ -303,8 +304,9 @@ enum err prepare_one(struct gpu *gpu, const struct gpu_program *program,
     enum err err = program_check(program, limits, error);
     if (err == OK) err = set_sizes(gpu, program, limits, error);
     if (err != OK) return err;
-    const size_t page_bytes = limits->layer_places * (2 * place_bytes(program, limits->kv_form) +
-                                                      scales_bytes(program, limits->kv_form));
+    const size_t page_bytes =
+        limits->layer_places * (gpu_kv_planes(program) * place_bytes(program, limits->kv_form) +
+                                scales_bytes(program, limits->kv_form));
     struct layout counted = {.gpu = gpu, .program = program};
     gpu->page_count = limits->page_count_min;
     lay_out(&counted);

@@ -99,6 +99,13 @@ static void place_recurrent(struct layout *layout, const struct gpu_op *from, st
         place_vector(layout, vectors->norm, sizes->is_mamba ? sizes->width : sizes->value_dim);
 }
 
+/* The norms in a latent layer. */
+static void place_latent(struct layout *layout, const struct gpu_latent *from,
+                         struct gpu_latent *to) {
+    to->norm = place_vector(layout, from->norm, layout->program->latent.rank);
+    to->q_norm = place_vector(layout, from->q_norm, layout->program->latent.q_rank);
+}
+
 /* The vectors of norms. */
 static void place_norms(struct layout *layout, const struct gpu_op *from, struct card_op *to) {
     const struct gpu_program *program = layout->program;
@@ -130,6 +137,7 @@ static void place_ops(struct layout *layout) {
         to->op.bias = place_vector(layout, from->bias, outputs);
         to->op.sinks = place_vector(layout, from->sinks, program->heads);
         if (from->recurrent.conv) place_recurrent(layout, from, &to->op);
+        if (from->kind == OP_LATENT_ENTRY) place_latent(layout, &from->latent, &to->op.latent);
         if (from->kind == OP_EXPERTS) {
             place_biases(layout, &from->experts, &to->op.experts);
             layout->gpu->matrices[from->experts.gate_up].gate_width = from->experts.ffn;

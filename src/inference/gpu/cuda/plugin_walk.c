@@ -196,45 +196,11 @@ static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct 
     return err == OK ? finish_part(walk, op, error) : err;
 }
 
-static uint32_t q_width_of(const struct gpu *gpu, const struct card_op *op) {
-    return gpu->program.heads * gpu_head_dim(&gpu->program, &op->op);
-}
-
-static enum err walk_heads(struct walk *walk, const struct card_op *op, struct error *error) {
-    const struct gpu *gpu = walk->gpu;
-    const struct gpu_program *program = &gpu->program;
-    const struct card_place *place = &gpu->places[op->op.kv_place];
-    const struct cuda_heads call = {
-        .in = walk->product[TO_WIDE],
-        .rows = walk->rows,
-        .heads = program->heads,
-        .kv_heads = op->op.is_query_only ? 0 : gpu_kv_heads(program, &op->op),
-        .page_heads = gpu_page_heads(program, &op->op),
-        .scale_heads = gpu->scale_heads,
-        .head_dim = gpu_head_dim(program, &op->op),
-        .q_norm = op->op.q_norm,
-        .k_norm = op->op.k_norm,
-        .norms_v = op->op.norms_v,
-        .epsilon = program->eps,
-        .cosines = gpu->cosines[op->op.rope],
-        .sines = gpu->sines[op->op.rope],
-        .positions = walk->flight->step.positions,
-        .rotary_dim = program->rotary_dim[op->op.rope],
-        .q = walk->q,
-        .q_stride = q_width_of(gpu, op),
-        .k = place->k,
-        .v = place->v,
-        .kv_scales = place->scales,
-        .slots = walk->flight->step.groups[op->op.kv_group].slots,
-    };
-    return cuda_heads(&call, gpu->compute, error);
-}
-
 /* Without `attended` the operation behind it is the attention that reads the queries. */
 static enum err walk_keep(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct gpu *gpu = walk->gpu;
     const size_t x_bytes = gpu->program.width * sizeof(float);
-    const size_t q_bytes = (op->op.attended > 0 ? op->op.attended : q_width_of(gpu, op + 1)) * 2;
+    const size_t q_bytes = (op->op.attended > 0 ? op->op.attended : walk_q_width(gpu, op + 1)) * 2;
     struct cuda_keep call = {.from = walk->x,
                              .from_bytes = x_bytes,
                              .from_rows = walk->flight->step.wanted,
@@ -243,6 +209,7 @@ static enum err walk_keep(struct walk *walk, const struct card_op *op, struct er
                              .rows = walk->flight->step.wanted_count};
     enum err err = cuda_keep(&call, gpu->compute, error);
     if (err != OK) return err;
+    const bool has_q = op[1].op.kind != OP_LATENT_Q; /* which reads the rows of wide */
     call.from = op->op.attended > 0 ? walk->attended : walk->q, call.to = gpu->q_kept;
     call.from_bytes = call.row_bytes = q_bytes;
     walk->x = gpu->x_kept;
@@ -253,89 +220,7 @@ static enum err walk_keep(struct walk *walk, const struct card_op *op, struct er
     walk->kept_rows = call.from_rows;
     walk->rows = call.rows;
     walk->is_kept = true;
-    return cuda_keep(&call, gpu->compute, error);
-}
-
-/* Up to where rows see keys. */
-static const uint32_t *positions_of(const struct walk *walk, const struct card_group *group) {
-    const struct card_step *step = &walk->flight->step;
-    if (group->seen) return walk->is_kept ? group->wanted_seen : group->seen;
-    return walk->is_kept ? step->wanted_positions : step->positions;
-}
-
-static struct cuda_attention attention_of(const struct walk *walk, const struct card_op *op,
-                                          const struct card_group *group) {
-    const struct gpu *gpu = walk->gpu;
-    const struct gpu_program *program = &gpu->program;
-    const struct card_place *place = &gpu->places[op->op.kv_place];
-    const size_t q_width = q_width_of(gpu, op);
-    return (struct cuda_attention){
-        .k = place->k,
-        .v = place->v,
-        .scales = place->scales,
-        .type = place->scales ? CUDA_KV_E4M3 : CUDA_KV_BF16,
-        .kv_heads = gpu_kv_heads(program, &op->op),
-        .page_heads = gpu_page_heads(program, &op->op),
-        .scale_heads = gpu->scale_heads,
-        .head_dim = gpu_head_dim(program, &op->op),
-        .head_count = program->heads,
-        .scale = op->op.scale,
-        .softcap = op->op.softcap,
-        .window = op->op.window,
-        .sinks = op->op.sinks,
-        .q = walk->q,
-        .q_stride = q_width,
-        .y = walk->attended,
-        .y_stride = q_width,
-        .positions = positions_of(walk, group),
-        .pages = group->pages,
-        .partial_o = gpu->partial_o,
-        .partial_ml = gpu->partial_ml,
-    };
-}
-
-static enum err run_tiles(const struct walk *walk, const struct cuda_attention *call,
-                          const struct card_tiles *tiles, struct error *error) {
-    const struct cuda_tile_items items = {
-        .items = tiles->items, .item_count = tiles->count, .rows = tiles->rows};
-    return cuda_attention_tiles(call, &items, walk->gpu->compute, error);
-}
-
-static enum err gate_output(const struct walk *walk, const struct card_op *op,
-                            struct error *error) {
-    const struct gpu_program *program = &walk->gpu->program;
-    const uint32_t q_width = q_width_of(walk->gpu, op);
-    const uint32_t kv_width = gpu_kv_heads(program, &op->op) * gpu_head_dim(program, &op->op);
-    const uint32_t before = q_width + 2 * kv_width;
-    const struct cuda_output_gate call = {
-        .gate = product_columns(&walk->product[TO_WIDE], before),
-        .gate_rows = walk->kept_rows,
-        .y = walk->attended,
-        .y_stride = q_width,
-        .width = q_width,
-        .rows = walk->rows,
-    };
-    return cuda_output_gate(&call, walk->gpu->compute, error);
-}
-
-/* All four launches are made, those without items too, which start nothing: a graph has each. */
-static enum err walk_attention(struct walk *walk, const struct card_op *op, struct error *error) {
-    const struct card_group *group = &walk->flight->step.groups[op->op.kv_group];
-    const struct card_attention *work = walk->is_kept ? &group->kept : &group->all;
-    const struct cuda_decode_items decode = {.items = work->decode,
-                                             .item_count = work->decode_count};
-    const struct cuda_merge_items merges = {.items = work->merges, .item_count = work->merge_count};
-    struct cuda_attention call = attention_of(walk, op, group);
-    struct CUstream_st *stream = walk->gpu->compute;
-    enum err err = run_tiles(walk, &call, &work->prefixes, error);
-    call.is_next = work->prefixes.count > 0;
-    if (err == OK) err = run_tiles(walk, &call, &work->tiles, error);
-    call.is_next |= work->tiles.count > 0;
-    if (err == OK) err = cuda_attention_decode(&call, &decode, stream, error);
-    if (err == OK) err = cuda_attention_merge(&call, &merges, stream, error);
-    if (err == OK && op->op.is_gated) err = gate_output(walk, op, error);
-    if (err != OK) return err;
-    return walk_prepare_rows(walk, op, walk->attended, q_width_of(walk->gpu, op), error);
+    return has_q ? cuda_keep(&call, gpu->compute, error) : OK;
 }
 
 static enum err walk_gate(struct walk *walk, const struct card_op *op, struct error *error) {
@@ -389,16 +274,18 @@ void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight) {
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) {
     static enum err (*const run[OP_KINDS])(struct walk *, const struct card_op *,
                                            struct error *) = {
-        [OP_EMBED] = walk_embed,     [OP_NORM] = walk_norm,
-        [OP_MATMUL] = walk_matmul,   [OP_HEADS] = walk_heads,
-        [OP_KEEP] = walk_keep,       [OP_ATTENTION] = walk_attention,
-        [OP_GATE] = walk_gate,       [OP_LOGITS] = walk_logits,
-        [OP_ROUTE] = walk_route,     [OP_EXPERTS] = walk_experts,
-        [OP_PREPARE] = walk_prepare, [OP_CONV] = walk_conv,
-        [OP_DELTA] = walk_delta,     [OP_GATED_NORM] = walk_gated_norm,
-        [OP_INPUTS] = walk_inputs,   [OP_ASIDE] = walk_side,
-        [OP_JOIN] = walk_side,       [OP_MAMBA] = walk_mamba,
-        [OP_ADD] = walk_add,         [OP_POOL] = walk_pool,
+        [OP_EMBED] = walk_embed,       [OP_NORM] = walk_norm,
+        [OP_MATMUL] = walk_matmul,     [OP_HEADS] = walk_heads,
+        [OP_KEEP] = walk_keep,         [OP_ATTENTION] = walk_attention,
+        [OP_GATE] = walk_gate,         [OP_LOGITS] = walk_logits,
+        [OP_ROUTE] = walk_route,       [OP_EXPERTS] = walk_experts,
+        [OP_PREPARE] = walk_prepare,   [OP_CONV] = walk_conv,
+        [OP_DELTA] = walk_delta,       [OP_GATED_NORM] = walk_gated_norm,
+        [OP_INPUTS] = walk_inputs,     [OP_ASIDE] = walk_side,
+        [OP_JOIN] = walk_side,         [OP_MAMBA] = walk_mamba,
+        [OP_ADD] = walk_add,           [OP_POOL] = walk_pool,
+        [OP_LATENT] = walk_latent,     [OP_LATENT_ENTRY] = walk_latent_entry,
+        [OP_LATENT_Q] = walk_latent_q, [OP_LATENT_OUT] = walk_latent_out,
     };
     if (walk->rows == 0) return OK;
     return run[op->op.kind](walk, op, error);

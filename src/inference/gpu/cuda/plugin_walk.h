@@ -115,6 +115,30 @@ enum err walk_gated_norm(struct walk *walk, const struct card_op *op,
                          struct error *error) MUST_CHECK;
 enum err walk_prepare(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 
+/* ---- plugin_attention.c ---- */
+
+/* Width of a row of queries. */
+static inline uint32_t walk_q_width(const struct gpu *gpu, const struct card_op *op) {
+    return gpu->program.heads * gpu_head_dim(&gpu->program, &op->op);
+}
+enum err walk_heads(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_attention(struct walk *walk, const struct card_op *op,
+                        struct error *error) MUST_CHECK;
+/* The attention of a layer, whose fields about work and pages are yet to be set. */
+enum err walk_attend(struct walk *walk, const struct card_op *op, struct cuda_attention *call,
+                     struct error *error) MUST_CHECK;
+
+/* ---- plugin_latent.c ---- */
+
+/* The products of heads of LATENT_Q or LATENT_OUT, but for the rows. */
+struct cuda_multiply latent_product(const struct gpu *gpu, const struct card_op *op);
+enum err walk_latent_entry(struct walk *walk, const struct card_op *op,
+                           struct error *error) MUST_CHECK;
+enum err walk_latent_q(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_latent(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_latent_out(struct walk *walk, const struct card_op *op,
+                         struct error *error) MUST_CHECK;
+
 /* ---- plugin_grouped.c ---- */
 
 /* A part as codes in groups; kind GROUPED_NOT: its rows are as in the file. */

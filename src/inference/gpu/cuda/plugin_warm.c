@@ -55,6 +55,20 @@ static enum err tune(struct gpu *gpu, const struct card_op *at, struct error *er
     return OK;
 }
 
+/* The same of products of heads, whose rows are those of the layers before. */
+static enum err tune_heads(struct gpu *gpu, const struct card_op *at, struct error *error) {
+    struct cuda_multiply call = latent_product(gpu, at);
+    const uint32_t matrix = at->op.kind == OP_LATENT_Q ? at->op.latent.k_b : at->op.latent.v_b;
+    size_t distance;
+    const uint32_t copies = copies_of(gpu, matrix, &distance);
+    enum err err = OK;
+    for (uint32_t rows = 1; rows <= gpu->row_bucket && err == OK; rows = call.rows + 1) {
+        call.rows = row_bucket(rows);
+        err = cuda_products_tune(gpu->products, &call, copies, distance, gpu->compute, error);
+    }
+    return err;
+}
+
 /* Numbers for the products that are timed: those of a matrix, for zeros run faster. */
 static enum err fill_codes(struct gpu *gpu, struct error *error) {
     size_t most = 0, at = 0;
@@ -128,6 +142,8 @@ static enum err warm_one(struct gpu *gpu, struct error *error) {
     for (uint32_t i = 0; i < gpu->program.op_count && err == OK; i++) {
         const enum op_kind kind = gpu->ops[i].op.kind;
         if (kind == OP_MATMUL || kind == OP_LOGITS) err = tune(gpu, &gpu->ops[i], error);
+        if (kind == OP_LATENT_Q || kind == OP_LATENT_OUT)
+            err = tune_heads(gpu, &gpu->ops[i], error);
     }
     return err;
 }

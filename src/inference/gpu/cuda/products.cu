@@ -119,14 +119,45 @@ void lt_shape_drop(const struct cuda_products *products, struct lt_shape *shape)
     if (shape->sums) library->cublasLtMatrixLayoutDestroy(shape->sums);
 }
 
+/* A matrix of the library, whose columns are `stride` numbers apart, or `batch` of them, each
+ * `apart` numbers behind the one before. */
+static bool layout_make(const struct lt_library *library, cudaDataType_t type, uint64_t rows,
+                        uint64_t columns, int64_t stride, int32_t batch, int64_t apart,
+                        cublasLtMatrixLayout_t *ret_layout) {
+    if (library->cublasLtMatrixLayoutCreate(ret_layout, type, rows, columns, stride) !=
+        CUBLAS_STATUS_SUCCESS)
+        return false;
+    return batch == 0 ||
+           (library->cublasLtMatrixLayoutSetAttribute(*ret_layout,
+                                                      CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                                      sizeof batch) == CUBLAS_STATUS_SUCCESS &&
+            library->cublasLtMatrixLayoutSetAttribute(
+                *ret_layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &apart, sizeof apart) ==
+                CUBLAS_STATUS_SUCCESS);
+}
+
+/* cuBLASLt counts columns first: its A is the weights, its B the rows, its D the sums. */
+static bool layouts_make(const struct lt_library *library, const struct format_facts *facts,
+                         struct lt_shape *shape) {
+    const int64_t inputs = shape->inputs, outputs = shape->outputs, apart = outputs + shape->gap;
+    const int32_t batch = (int32_t)shape->batch;
+    const int64_t side = batch > 0 ? batch : 1;
+    return layout_make(library, facts->in, shape->inputs, shape->outputs, inputs, batch,
+                       inputs * outputs, &shape->weights) &&
+           layout_make(library, facts->in, shape->inputs, shape->bucket, side * inputs, batch,
+                       inputs, &shape->in) &&
+           layout_make(library, facts->out, shape->outputs, shape->bucket, side * apart, batch,
+                       apart, &shape->sums);
+}
+
 enum err lt_shape_make(const struct cuda_products *products, const struct cuda_multiply *call,
                        struct lt_shape *ret_shape, struct error *error) {
     const struct lt_library *library = &products->library;
     const struct format_facts *facts = &formats[call->format];
-    struct lt_shape shape = {call->format, call->outputs, call->inputs, row_bucket(call->rows)};
+    struct lt_shape shape = {call->format,           call->outputs, call->inputs,
+                             row_bucket(call->rows), call->batch,   call->gap};
     cublasOperation_t transposed = CUBLAS_OP_T;
     int8_t fast = 1;
-    /* cuBLASLt counts columns first: its A is the weights, its B the rows, its D the sums. */
     bool is_made =
         library->cublasLtMatmulDescCreate(&shape.product, facts->compute, facts->scale) ==
             CUBLAS_STATUS_SUCCESS &&
@@ -136,12 +167,7 @@ enum err lt_shape_make(const struct cuda_products *products, const struct cuda_m
         (!facts->is_fast ||
          library->cublasLtMatmulDescSetAttribute(shape.product, CUBLASLT_MATMUL_DESC_FAST_ACCUM,
                                                  &fast, sizeof fast) == CUBLAS_STATUS_SUCCESS) &&
-        library->cublasLtMatrixLayoutCreate(&shape.weights, facts->in, shape.inputs, shape.outputs,
-                                            shape.inputs) == CUBLAS_STATUS_SUCCESS &&
-        library->cublasLtMatrixLayoutCreate(&shape.in, facts->in, shape.inputs, shape.bucket,
-                                            shape.inputs) == CUBLAS_STATUS_SUCCESS &&
-        library->cublasLtMatrixLayoutCreate(&shape.sums, facts->out, shape.outputs, shape.bucket,
-                                            shape.outputs) == CUBLAS_STATUS_SUCCESS;
+        layouts_make(library, facts, &shape);
     if (is_made) {
         *ret_shape = shape;
         return OK;
@@ -157,7 +183,8 @@ const struct lt_shape *lt_shape_find(const struct cuda_products *products,
     for (uint32_t i = 0; i < products->shape_count; i++) {
         const struct lt_shape *shape = &products->shapes[i];
         if (shape->outputs == call->outputs && shape->inputs == call->inputs &&
-            shape->bucket == bucket && shape->format == call->format)
+            shape->bucket == bucket && shape->format == call->format &&
+            shape->batch == call->batch && shape->gap == call->gap)
             return shape;
     }
     return NULL;

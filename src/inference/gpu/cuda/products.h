@@ -59,6 +59,11 @@ struct cuda_multiply {
     const void *weights;
     const void *in;
     void *sums;
+    /* So many products side by side, one for each head, if it is not 0: a row of `in` is
+     * (batch, inputs), a row of sums (batch, outputs + gap), and the weights are one behind
+     * another. What stands in the gaps stays. */
+    uint32_t batch;
+    uint32_t gap; /* a multiple of 8 */
 };
 
 /* Times up to eight algorithms for the shape of `call` and keeps the best; about 20 ms. `copies`

@@ -21,7 +21,8 @@
     X(cublasLtMatmulPreferenceDestroy)                                                             \
     X(cublasLtMatmulPreferenceSetAttribute)                                                        \
     X(cublasLtMatrixLayoutCreate)                                                                  \
-    X(cublasLtMatrixLayoutDestroy)
+    X(cublasLtMatrixLayoutDestroy)                                                                 \
+    X(cublasLtMatrixLayoutSetAttribute)
 
 struct lt_library {
 #define X(name) decltype(&::name) name;
@@ -38,6 +39,8 @@ struct lt_shape {
     uint32_t outputs;
     uint32_t inputs;
     uint32_t bucket;
+    uint32_t batch;
+    uint32_t gap;
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t weights;
     cublasLtMatrixLayout_t in;

@@ -31,8 +31,10 @@ static bool add(struct text *text, const char *line) {
 static bool add_note(struct text *text, const struct products_note *note) {
     char line[LINE_BYTES];
     int at =
-        snprintf(line, sizeof line, "%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu64,
-                 note->format, note->outputs, note->inputs, note->bucket, note->workspace_bytes);
+        snprintf(line, sizeof line,
+                 "%" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu64,
+                 note->format, note->outputs, note->inputs, note->bucket, note->batch, note->gap,
+                 note->workspace_bytes);
     for (int i = 0; i < PRODUCTS_NOTE_WORDS; i++)
         at += snprintf(line + at, sizeof line - (size_t)at, " %" PRIx64, note->words[i]);
     return add(text, line) && add(text, "\n");
@@ -68,9 +70,11 @@ static bool next_line(const char **at, const char *end, char ret_line[LINE_BYTES
 
 static bool read_note(const char *line, struct products_note *ret_note) {
     int at = 0;
-    if (sscanf(line, "%" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu64 "%n",
+    if (sscanf(line,
+               "%" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu32 " %" SCNu64
+               "%n",
                &ret_note->format, &ret_note->outputs, &ret_note->inputs, &ret_note->bucket,
-               &ret_note->workspace_bytes, &at) != 5)
+               &ret_note->batch, &ret_note->gap, &ret_note->workspace_bytes, &at) != 7)
         return false;
     for (int i = 0; i < PRODUCTS_NOTE_WORDS; i++) {
         int used = 0;

@@ -6,7 +6,8 @@
  * A line of text each, with '\n' behind it:
  *
  *     the name       library, driver, GPU and build that the choices hold for
- *     a choice       format outputs inputs bucket workspace, and WORDS words in hexadecimal
+ *     a choice       format outputs inputs bucket batch gap workspace, and WORDS words in
+ *                    hexadecimal
  *     …
  *     end COUNT CRC  the number of choices, and the CRC-32C of all lines before, in hexadecimal
  *
@@ -32,6 +33,7 @@ struct products_note {
     uint32_t outputs;
     uint32_t inputs;
     uint32_t bucket;
+    uint32_t batch, gap; /* as struct cuda_multiply has them */
     uint64_t workspace_bytes;
     uint64_t words[PRODUCTS_NOTE_WORDS];
 };

@@ -162,7 +162,7 @@ enum err cuda_products_tune(struct cuda_products *products, const struct cuda_mu
 
 /* ---- notes ---- */
 
-#define NOTES_VERSION 2 /* 2: chosen by graphs */
+#define NOTES_VERSION 3 /* 2: chosen by graphs; 3: products side by side */
 #define NAME_BYTES 320
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == PRODUCTS_NOTE_WORDS * sizeof(uint64_t),
@@ -188,7 +188,9 @@ static bool recall(struct cuda_products *products, const struct products_note *n
     const struct cuda_multiply call = {.format = (enum cuda_format)note->format,
                                        .outputs = note->outputs,
                                        .inputs = note->inputs,
-                                       .rows = note->bucket};
+                                       .rows = note->bucket,
+                                       .batch = note->batch,
+                                       .gap = note->gap};
     struct lt_shape *shape = &products->shapes[products->shape_count];
     struct error ignored;
     if (note->format >= CUDA_FORMAT_COUNT || note->outputs == 0 || note->inputs == 0 ||
@@ -231,7 +233,12 @@ bool cuda_products_tell(struct cuda_products *products, const char **ret_notes, 
     products->notes = NULL;
     for (uint32_t i = 0; all && i < products->shape_count; i++) {
         const struct lt_shape *shape = &products->shapes[i];
-        all[i] = {(uint32_t)shape->format, shape->outputs, shape->inputs, shape->bucket,
+        all[i] = {(uint32_t)shape->format,
+                  shape->outputs,
+                  shape->inputs,
+                  shape->bucket,
+                  shape->batch,
+                  shape->gap,
                   shape->chosen.workspace_bytes};
         memcpy(all[i].words, &shape->algorithm, sizeof all[i].words);
     }

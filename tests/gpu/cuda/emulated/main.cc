@@ -2,8 +2,8 @@
 
 /* The checks of kernels on a machine without a GPU: emulated FAMILY [--one-in N] [--seed N]
  * [--major N]. TAP. FAMILY is attention, sample, scaled, grouped, experts, recurrent, reduce, or rows:
- * norm, gate, heads, side, embed, pages, quantise, texts and unpack; norm, heads, side, embed and
- * texts are families of their own as well. With major 9 tiles are those with products of warpgroups
+ * norm, gate, heads, latent, side, embed, pages, quantise, texts and unpack; norm, heads, latent,
+ * side, embed and texts are families of their own as well. With major 9 tiles are those with products of warpgroups
  * and norms have their ring, else those of other GPUs. */
 
 #include "../harness.h"
@@ -14,8 +14,8 @@ void harness_open(uint64_t seed);
 void check_attention(void);
 
 static void check_rows(void) {
-    for (auto check : {check_norm, check_gate, check_heads, check_side, check_embed, check_pages,
-                       check_quantise, check_texts, check_unpack})
+    for (auto check : {check_norm, check_gate, check_heads, check_latent, check_side, check_embed,
+                       check_pages, check_quantise, check_texts, check_unpack})
         check();
 }
 
@@ -27,7 +27,7 @@ static const struct {
     {"scaled", check_scaled},       {"norm", check_norm},       {"heads", check_heads},
     {"embed", check_embed},         {"texts", check_texts},     {"experts", check_experts},
     {"recurrent", check_recurrent}, {"grouped", check_grouped}, {"side", check_side},
-    {"reduce", check_reduce}};
+    {"latent", check_latent},       {"reduce", check_reduce}};
 
 int main(int count, char **words) {
     uint64_t seed = (uint64_t)time(NULL);

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DIM_MAX (CUDA_LATENT_RANK + CUDA_LATENT_TURNED)
+
 uint32_t cuda_tile_rows(uint32_t group) {
     return 128 / group;
 }
@@ -26,14 +28,15 @@ struct sums {
 static void cached(const struct cuda_attention *call, bool is_value, uint32_t slot, uint32_t head,
                    float *ret_values) {
     const size_t run = (size_t)(slot / 16) * call->page_heads + head;
-    const size_t at = (run * 16 + slot % 16) * call->head_dim;
-    const void *pool = is_value ? call->v : call->k;
+    const uint32_t dim = call->head_dim + call->turned_dim;
+    const size_t at = (run * 16 + slot % 16) * dim;
+    const void *pool = is_value && call->turned_dim == 0 ? call->v : call->k;
     const uint16_t *scales = call->scales;
     const size_t scale_at =
         ((size_t)(slot / 16) * call->scale_heads + head) * 32 + (is_value ? 16 : 0) + slot % 16;
     const float scale = call->type == CUDA_KV_BF16 ? 1 : half_to_f32(scales[scale_at]);
     if (call->type == CUDA_KV_BF16)
-        for (uint32_t i = 0; i < call->head_dim; i++)
+        for (uint32_t i = 0; i < dim; i++)
             ret_values[i] = host_from_bf16(((const uint16_t *)pool)[at + i]);
     else
         for (uint32_t i = 0; i < call->head_dim; i++)
@@ -78,9 +81,10 @@ static void add_keys(const struct cuda_attention *call, uint32_t row, uint32_t h
                      uint32_t position, uint32_t begin, uint32_t end, uint32_t pages,
                      struct sums *sums) {
     const uint32_t kv = head / (call->head_count / call->kv_heads), width = call->head_dim;
-    const uint16_t *from = (const uint16_t *)call->q + row * call->q_stride + head * width;
-    float q[CUDA_HEAD_WIDE], value[CUDA_HEAD_WIDE];
-    for (uint32_t i = 0; i < width; i++) q[i] = host_from_bf16(from[i]);
+    const uint32_t dim = width + call->turned_dim;
+    const uint16_t *from = (const uint16_t *)call->q + row * call->q_stride + head * dim;
+    float q[DIM_MAX], value[DIM_MAX];
+    for (uint32_t i = 0; i < dim; i++) q[i] = host_from_bf16(from[i]);
     if (end > position + 1) end = position + 1;
     if (call->window && position + 1 > call->window && begin < position + 1 - call->window)
         begin = position + 1 - call->window;
@@ -88,7 +92,7 @@ static void add_keys(const struct cuda_attention *call, uint32_t row, uint32_t h
         const uint32_t slot = call->pages[pages + j / 16] * 16 + j % 16;
         cached(call, false, slot, kv, value);
         float score = 0;
-        for (uint32_t i = 0; i < width; i++) score += q[i] * value[i];
+        for (uint32_t i = 0; i < dim; i++) score += q[i] * value[i];
         score *= call->scale;
         if (call->softcap > 0) score = call->softcap * tanhf(score / call->softcap);
         cached(call, true, slot, kv, value);

@@ -14,7 +14,8 @@ enum err cuda_copy_page(const struct cuda_pages *pages, uint32_t from, uint32_t 
     char *const bases[] = {pages->k, pages->v, pages->scales};
     const size_t bytes[] = {pages->bytes, pages->bytes, pages->scale_bytes};
     for (size_t place = 0; place < pages->places; place++)
-        for (int i = 0; i < 3 && bytes[i] > 0; i++) {
+        for (int i = 0; i < 3; i++) {
+            if (bytes[i] == 0 || !bases[i]) continue;
             char *base = bases[i] + place * pages->place_stride;
             memcpy(base + to * bytes[i], base + from * bytes[i], bytes[i]);
         }

@@ -271,7 +271,8 @@ static const struct products_note *shape_of(const struct cuda_products *products
     for (uint32_t i = 0; i < products->count; i++) {
         const struct products_note *shape = &products->shapes[i];
         if (shape->format == call->format && shape->outputs == call->outputs &&
-            shape->inputs == call->inputs && shape->bucket == row_bucket(call->rows))
+            shape->inputs == call->inputs && shape->bucket == row_bucket(call->rows) &&
+            shape->batch == call->batch && shape->gap == call->gap)
             return shape;
     }
     return NULL;
@@ -300,20 +301,26 @@ enum err cuda_products_tune(struct cuda_products *products, const struct cuda_mu
     assert(products->count < SHAPES_MAX);
     if (!shape_of(products, call)) {
         struct products_note *shape = &products->shapes[products->count++];
-        *shape = (struct products_note){
-            call->format, call->outputs, call->inputs, row_bucket(call->rows), 0, {0}};
+        *shape = (struct products_note){.format = call->format,
+                                        .outputs = call->outputs,
+                                        .inputs = call->inputs,
+                                        .bucket = row_bucket(call->rows),
+                                        .batch = call->batch,
+                                        .gap = call->gap};
         shape->words[7] = algorithm_of(shape);
         products->has_timed = true;
     }
     /* Every byte that a trial reads or writes must be there. */
     const size_t in = row_bucket(call->rows) * (size_t)call->inputs;
-    assert(copies == 1 || copy_bytes >= (size_t)call->outputs * call->inputs);
+    const size_t side = call->batch > 0 ? call->batch : 1;
+    assert(copies == 1 || copy_bytes >= side * call->outputs * call->inputs);
     volatile const uint8_t *last = (const uint8_t *)call->weights + (copies - 1) * copy_bytes;
     (void)*last;
     (void)in;
     memset(call->sums, 0xff,
-           (size_t)row_bucket(call->rows) * call->outputs * cuda_format_out_bytes(call->format));
-    return call->outputs % 16 == 0 && call->inputs % 16 == 0
+           (size_t)row_bucket(call->rows) * (call->outputs + call->gap) * side *
+               cuda_format_out_bytes(call->format));
+    return call->outputs % (call->batch > 0 ? 8 : 16) == 0 && call->inputs % 16 == 0
                ? OK
                : err_set(error, ERR_INVALID, "a product of %u x %u", call->outputs, call->inputs);
 }
@@ -372,6 +379,22 @@ static void multiply_numbers(const struct cuda_multiply *call) {
     free(weights);
 }
 
+/* One product of heads: between the rows of it stand those of the others. */
+static void multiply_head(const struct cuda_multiply *call, size_t head) {
+    const size_t inputs = call->inputs, outputs = call->outputs, apart = outputs + call->gap;
+    float *in = malloc(inputs * sizeof *in), *weights = malloc(outputs * inputs * sizeof *weights);
+    assert(call->format == CUDA_FORMAT_BF16 && in && weights);
+    elements(call->format, call->weights, head * outputs * inputs, outputs * inputs, weights);
+    for (size_t row = 0; row < call->rows; row++) {
+        elements(call->format, call->in, (row * call->batch + head) * inputs, inputs, in);
+        uint16_t *sums = (uint16_t *)call->sums + (row * call->batch + head) * apart;
+        for (size_t out = 0; out < outputs; out++)
+            sums[out] = host_to_bf16(dot(in, weights + out * inputs, inputs));
+    }
+    free(in);
+    free(weights);
+}
+
 static enum err again_multiply(const void *call, const void *more, struct error *error) {
     (void)more;
     return cuda_multiply(NULL, call, NULL, error);
@@ -382,7 +405,9 @@ enum err cuda_multiply(struct cuda_products *products, const struct cuda_multipl
         return err_set(error, ERR_NOT_FOUND, "no algorithm for %u rows of %u x %u", call->rows,
                        call->outputs, call->inputs);
     if (host_record_product(stream, again_multiply, call, sizeof *call)) return OK;
-    (call->format == CUDA_FORMAT_INT8 ? multiply_int8 : multiply_numbers)(call);
+    for (size_t head = 0; head < call->batch; head++) multiply_head(call, head);
+    if (call->batch == 0)
+        (call->format == CUDA_FORMAT_INT8 ? multiply_int8 : multiply_numbers)(call);
     return OK;
 }
 

@@ -305,6 +305,45 @@ static void layers_that_differ_are_predicted_as_well(void **state) {
                 !card_fit_has_kernels(&config, GPU_E4M3));
 }
 
+/* DeepSeek-V2-Lite: a token keeps 576 numbers in each of 27 layers, keys and values alike. */
+static void latent_layers_keep_one_entry_per_token(void **state) {
+    (void)state;
+    struct model_config config = {
+        .architecture = config_architecture(STR("deepseek2")),
+        .layers = 27,
+        .width = 2048,
+        .ffn = 10944,
+        .heads = 16,
+        .kv_heads = 1,
+        .head_dim = 576,
+        .rotary_dim = 64,
+        .latent = {.rank = 512, .still_dim = 128, .turned_dim = 64, .value_dim = 128},
+        .experts = 64,
+        .experts_used = 6,
+        .expert_ffn = 1408,
+        .shared_ffn = 2816,
+        .context_max = 4096,
+        .vocab_rows = 102400,
+        .token_count = 102400};
+    for (uint32_t i = 0; i < config.layers; i++) {
+        config.list[i].mixer = MIXER_LATENT;
+        config.list[i].ffn = i > 0 ? FFN_EXPERTS : FFN_GATED;
+    }
+    const struct card_fit is = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    assert_int_equal(is.kv_bytes_per_token, 27 * 576 * 2);
+    assert_int_equal(is.ledger.page_bytes, 16 * 27 * 576 * 2);
+    /* 15.7 G parameters of 2 bytes. */
+    assert_in_range(is.ledger.weights / MIB, 29900, 29990);
+    /* Matrices of heads have no 8 bits: 27 · 16 · 256 · 512 numbers stay as they are. */
+    const struct card_fit small = fit(&config, GPU_INT8, GPU_BF16, 1024);
+    assert_in_range((is.ledger.weights - small.ledger.weights) / MIB, 14650, 14750);
+    assert_true(card_fit_has_kernels(&config, GPU_BF16) &&
+                !card_fit_has_kernels(&config, GPU_E4M3));
+    config.latent.q_rank = 1536; /* another product, and one less wide */
+    const struct card_fit two = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    assert_in_range((two.ledger.weights - is.ledger.weights) / 1024, 27 * 2 * 1535, 27 * 2 * 1546);
+}
+
 static void a_shared_expert_takes_its_weights_and_its_rows(void **state) {
     (void)state;
     struct model_config config = qwen3_4b();
@@ -344,6 +383,7 @@ int main(void) {
         cmocka_unit_test(a_window_keeps_few_pages_of_a_long_sequence),
         cmocka_unit_test(experts_are_predicted_as_well),
         cmocka_unit_test(layers_that_differ_are_predicted_as_well),
+        cmocka_unit_test(latent_layers_keep_one_entry_per_token),
         cmocka_unit_test(a_shared_expert_takes_its_weights_and_its_rows),
         cmocka_unit_test(what_does_not_fit_has_no_sequence),
     };

@@ -330,12 +330,27 @@ static void test_what_does_not_divide_is_refused_with_its_sizes(void **state) {
                   "of 16");
 }
 
+static void test_latent_layers_are_refused_by_name(void **state) {
+    (void)state;
+    struct whole whole;
+    struct gpu_shard shard;
+    struct error error = {0};
+    make_whole(&whole, &(struct model){64, 8, 8, 16, 128, .vocab = 40});
+    whole.program.latent.rank = 64;
+    assert_int_equal(gpu_shard_of(&shard, &whole.program, 0, 2, &error), ERR_INVALID);
+    assert_string_equal(error.text, "--tensor-parallel-size 2: latent attention is computed by one "
+                                    "GPU so far: run without it");
+    assert_null(shard.splits);
+    release_whole(&whole);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shards_put_together_are_the_whole),
         cmocka_unit_test(test_three_gpus_have_thirds),
         cmocka_unit_test(test_weights_of_four_bits_are_cut_part_by_part),
         cmocka_unit_test(test_what_does_not_divide_is_refused_with_its_sizes),
+        cmocka_unit_test(test_latent_layers_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -279,6 +279,50 @@ static void experts_stand_behind_one_another_in_one_matrix(void **state) {
     }
 }
 
+/* The matrices of keys of all heads of a layer, those of values, and the same of the next layer. */
+static void heads_stand_behind_one_another_in_bf16(void **state) {
+    (void)state;
+    static const enum gpu_form forms[][2] = {
+        {GPU_F32, GPU_F32}, {GPU_BF16, GPU_BF16}, {GPU_INT8, GPU_BF16}, {GPU_BLOCKS, GPU_BF16}};
+    const struct matrix_part keys = {.type = TENSOR_F32, .rows = 64};
+    const struct matrix_part values = {.type = TENSOR_Q4_0, .rows = 32};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        struct gpu_store *store =
+            gpu_store_open(&(struct gpu_store_options){.table = &table, .form = forms[i][0]});
+        const struct weight_store to = gpu_store_interface(store);
+        struct matrix *matrices[2][2][3]; /* by layer; keys, values; head */
+        struct error error;
+        uint32_t count;
+        fill_count = 0;
+        for (uint32_t k = 0; k < 12; k++) {
+            const bool is_value = k / 3 % 2;
+            const struct weight_matrix from = {.parts = is_value ? &values : &keys,
+                                               .part_count = 1,
+                                               .cols = is_value ? 64 : 32,
+                                               .head = k % 3,
+                                               .heads = 3,
+                                               .is_multiplied = true};
+            matrices[k / 6][is_value][k % 3] = open_matrix(&to, &from);
+            assert_int_equal(matrices[k / 6][is_value][k % 3]->handle, k / 3);
+        }
+        const struct gpu_matrix *is = gpu_store_matrices(store, &count);
+        assert_int_equal(count, 4);
+        assert_int_equal(is[2].rows, 3 * 64);
+        assert_int_equal(is[3].rows, 3 * 32);
+        assert_int_equal(is[3].cols, 64);
+        assert_int_equal(is[2].form, forms[i][1]);
+        assert_int_equal(is[3].form, forms[i][1]);
+        const struct weight_matrix from = {
+            .parts = &values, .part_count = 1, .cols = 64, .head = 2, .heads = 3};
+        assert_int_equal(to.ops->fill(to.self, matrices[1][1][2], &from, &error), OK);
+        assert_int_equal(fill_count, 1);
+        assert_int_equal(filled[0].matrix, 3);
+        assert_int_equal(filled[0].row_first, 2 * 32);
+        for (uint32_t k = 0; k < 12; k++) matrix_close(matrices[k / 6][k / 3 % 2][k % 3]);
+        gpu_store_close(store);
+    }
+}
+
 /* Experts stay codes of four bits where all of an expert's rows are of one kind. */
 static void experts_of_one_kind_stay_in_blocks(void **state) {
     (void)state;
@@ -311,6 +355,7 @@ int main(void) {
         cmocka_unit_test(a_program_names_its_matrices_by_number),
         cmocka_unit_test(experts_of_one_kind_stay_in_blocks),
         cmocka_unit_test(experts_stand_behind_one_another_in_one_matrix),
+        cmocka_unit_test(heads_stand_behind_one_another_in_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
