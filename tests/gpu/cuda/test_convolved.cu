@@ -22,8 +22,13 @@ static double convolve(const float *taps, int count, double own, double *old, si
 /* ---- short convolution ---- */
 
 static bool check_short_case(struct rng *rng, uint32_t width, bool is_bf16, enum product_form form,
-                             const struct item_plan &plan) {
+                             const struct item_plan &plan, bool has_decoded = true) {
     const struct item_list list = random_items(rng, plan);
+    std::vector<struct cuda_state_item> items = list.items;
+    const auto is_alone = [](const struct cuda_state_item &item) {
+        return item.rows == 1 && item.save == CUDA_STATE_NONE;
+    };
+    std::stable_partition(items.begin(), items.end(), is_alone);
     const struct random_product in =
         random_product(rng, form, list.rows, 3 * width, 3 * width + 4, 1);
     const std::vector<float> taps = random_floats(rng, width * 3, 0.5f);
@@ -32,12 +37,14 @@ static bool check_short_case(struct rng *rng, uint32_t width, bool is_bf16, enum
     struct cuda_short_conv call = {in.product,
                                    gpu_copy(taps),
                                    states_of(tails, 16),
-                                   gpu_copy(list.items),
-                                   (uint32_t)list.items.size(),
+                                   gpu_copy(items),
+                                   (uint32_t)items.size(),
                                    list.rows,
                                    width,
                                    gpu_take<uint16_t>(list.rows * (width + 4)),
                                    width + 4};
+    if (has_decoded)
+        call.decoded_count = (uint32_t)std::count_if(items.begin(), items.end(), is_alone);
     MUST_BE_OK(cuda_short_conv(&call, stream, error));
     gpu_settle();
     std::vector<float> want(list.rows * width, NAN), got(list.rows * width);
@@ -71,6 +78,8 @@ void check_short_conv(struct rng *rng) {
     const struct item_plan mixed = {{1, 2, 3, 16, 1, 17, 40, 13, 2, 5}, true};
     for (bool is_bf16 : {false, true})
         report(check_short_case(rng, 2048, is_bf16, FORM_BF16, single) &&
+                   check_short_case(rng, 2048, is_bf16, FORM_INT32, single, false) &&
+                   check_short_case(rng, 516, is_bf16, FORM_BF16, mixed, false) &&
                    check_short_case(rng, 128, is_bf16, FORM_BF16_SCALED, mixed) &&
                    check_short_case(rng, 516, is_bf16, FORM_BF16, mixed) &&
                    check_short_case(rng, 4, is_bf16, FORM_INT32, mixed) &&

@@ -140,7 +140,8 @@ enum err walk_conv(struct walk *walk, const struct card_op *op, struct error *er
                                          .rows = walk->rows,
                                          .width = gpu->program.recurrent.channels,
                                          .y = walk->attended,
-                                         .y_stride = gpu->program.recurrent.width};
+                                         .y_stride = gpu->program.recurrent.width,
+                                         .decoded_count = step->decoded_count};
     return cuda_short_conv(&call, gpu->compute, error);
 }
 

@@ -121,6 +121,7 @@ struct cuda_short_conv {
     uint32_t width; /* a multiple of 4 */
     uint16_t *y;    /* (rows, y_stride) bf16 */
     size_t y_stride;
+    uint32_t decoded_count; /* the first items: one row each, at most 65,535, and nothing saved */
 };
 enum err cuda_short_conv(const struct cuda_short_conv *call, struct CUstream_st *stream,
                          struct error *error) MUST_CHECK;

@@ -149,7 +149,6 @@ template <int TAPS>
 __device__ static __forceinline__ struct numbers<4>
 convolve_alone(const struct row_conv &conv, const struct cuda_state_item &item, uint32_t channel,
                const struct numbers<4> &own) {
-    static_assert(TAPS == 4, "a channel's taps are read at once");
     struct numbers<4> window[TAPS], sum = {};
 #pragma unroll
     for (uint32_t i = 0; i < TAPS - 1; i++)
@@ -159,11 +158,20 @@ convolve_alone(const struct row_conv &conv, const struct cuda_state_item &item, 
     for (uint32_t i = 0; i < TAPS - 1; i++)
         write_four(conv.tails, item.to, (size_t)i *conv.channels + channel, window[i + 1]);
     if (conv.bias) sum = read_f32<4>(conv.bias + channel);
+    const float *taps = conv.taps + (size_t)channel * TAPS; /* a channel's stand together */
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        const struct numbers<4> taps = read_f32<4>(conv.taps + ((size_t)channel + j) * TAPS);
+        float own_taps[TAPS];
+        if constexpr (TAPS == 4) {
+            const struct numbers<4> four = read_f32<4>(taps + 4 * j);
 #pragma unroll
-        for (int t = 0; t < TAPS; t++) sum.at[j] = fmaf(taps.at[t], window[t].at[j], sum.at[j]);
+            for (int t = 0; t < TAPS; t++) own_taps[t] = four.at[t];
+        } else {
+#pragma unroll
+            for (int t = 0; t < TAPS; t++) own_taps[t] = taps[j * TAPS + t];
+        }
+#pragma unroll
+        for (int t = 0; t < TAPS; t++) sum.at[j] = fmaf(own_taps[t], window[t].at[j], sum.at[j]);
     }
     return sum;
 }

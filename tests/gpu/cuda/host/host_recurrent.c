@@ -323,8 +323,11 @@ enum err cuda_short_conv(const struct cuda_short_conv *call, struct CUstream_st 
                          struct error *error) {
     (void)error;
     if (host_record(stream, again_cuda_short_conv, call, sizeof *call, NULL, 0)) return OK;
-    for (uint32_t i = 0; i < call->item_count; i++)
+    for (uint32_t i = 0; i < call->item_count; i++) {
+        assert(i >= call->decoded_count ||
+               (call->items[i].rows == 1 && call->items[i].save == CUDA_STATE_NONE));
         for (uint32_t c = 0; c < call->width; c++) run_short_channel(call, &call->items[i], c);
+    }
     return OK;
 }
 
