@@ -128,6 +128,9 @@ static enum err read_rule(struct model_config *config, const json_t *text,
     config->expert_weights_sum_to_one = family->expert_weights_sum_to_one;
     enum err err =
         config_json_bool(text, "norm_topk_prob", &config->expert_weights_sum_to_one, error);
+    if (err == OK && family->always_sums_to_one && !config->expert_weights_sum_to_one)
+        err = err_set(error, ERR_INVALID, "norm_topk_prob false is not what %s computes",
+                      family->model_type);
     if (err == OK && rule->is_sigmoid)
         err = config_json_bool(text, "use_expert_bias", &rule->has_bias, error);
     if (err == OK && rule->is_sigmoid)

@@ -37,6 +37,7 @@ struct family {
      * layer), the width of the shared one, and the dense layers before the others. */
     uint32_t experts, experts_used, expert_ffn, shared_ffn, dense_layers;
     bool expert_weights_sum_to_one, router_is_sigmoid;
+    bool always_sums_to_one; /* its class passes norm_topk_prob over */
     uint32_t shared_experts; /* a count, as DeepSeek and GLM have; 0: the fields are others */
     uint32_t groups, groups_used;
     float route_scale;

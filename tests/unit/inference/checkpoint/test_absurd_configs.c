@@ -28,6 +28,7 @@ static const struct {
     const char *model_type, *fields;
 } needs[] = {
     {"qwen3_moe", "{\"num_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32}"},
+    {"apertus", "{\"rope_scaling\":{\"rope_type\":\"default\"}}"},
     {"ministral3", "{\"rope_scaling\":{\"rope_type\":\"default\"}}"},
     {"gpt_oss", "{\"num_local_experts\":8,\"num_experts_per_tok\":2,"
                 "\"rope_scaling\":{\"rope_type\":\"default\"}}"},
@@ -442,6 +443,7 @@ static const struct {
     {"nemotron", "partial_rotary_factor", "0.01", "partial_rotary_factor is 0.01"},
     {"hunyuan_v1_dense", "num_experts", "16", "num_experts is not supported"},
     {"apertus", "hidden_act", "\"silu\"", "hidden_act 'silu' is not supported"},
+    {"qwen3_vl_moe", "norm_topk_prob", "false", "norm_topk_prob false is not what"},
     {"smollm3", "no_rope_layers", "[1,1,1,1,1,2]", "no_rope_layers: element 5 is not 0 or 1"},
     {"bert", "num_attention_heads", "5", "a hidden_size of 64 in 5 heads"},
 };

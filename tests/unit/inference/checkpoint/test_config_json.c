@@ -44,6 +44,24 @@ static void what_is_not_said_is_what_the_family_s_class_says(void **state) {
     assert_int_equal(json.config.context_max, 9);
 }
 
+static void the_eps_of_norms_is_that_of_the_class(void **state) {
+    (void)state;
+    static const struct {
+        const char *changes;
+        float eps;
+    } classes[] = {
+        {"{\"model_type\":\"qwen3\"}", 1e-6f},   {"{\"model_type\":\"olmo2\"}", 1e-5f},
+        {"{\"model_type\":\"phi3\"}", 1e-5f},    {"{\"model_type\":\"glm4\"}", 1.5625e-7f},
+        {"{\"model_type\":\"exaone4\"}", 1e-5f}, {"{\"model_type\":\"olmo3\"}", 1e-5f},
+    };
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        struct json_config json;
+        open_good(classes[i].changes, &json);
+        if (json.config.eps != classes[i].eps)
+            fail_msg("%s: %g", classes[i].changes, (double)json.config.eps);
+    }
+}
+
 static void gemma_3_has_its_own_norms_scale_window_and_two_bases(void **state) {
     (void)state;
     struct json_config json;
@@ -420,6 +438,7 @@ static void what_cannot_be_run_is_refused_by_the_field_s_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_said_is_what_the_family_s_class_says),
+        cmocka_unit_test(the_eps_of_norms_is_that_of_the_class),
         cmocka_unit_test(gemma_3_has_its_own_norms_scale_window_and_two_bases),
         cmocka_unit_test(gemma_2_caps_scores_and_logits_unless_a_null_says_no),
         cmocka_unit_test(multipliers_become_factors_of_ends_and_of_epsilon),

@@ -82,6 +82,17 @@ static void layers_that_do_not_turn_have_the_frequency_0(void **state) {
     assert_true(turns[0] == 1.0f && fabsf(turns[1] - 0.1f) < 1e-6f && turns[3] > 0.0f);
 }
 
+static void a_family_that_stretches_by_numbers_of_its_own_must_state_them(void **state) {
+    (void)state;
+    struct json_config json;
+    struct error error = {0};
+    assert_int_equal(json_changed_open(llama,
+                                       "{\"model_type\":\"apertus\",\"hidden_act\":\"xielu\"}",
+                                       &json, &error),
+                     ERR_INVALID);
+    assert_non_null(strstr(error.text, "stretches positions by numbers of its own"));
+}
+
 static void the_context_of_a_long_rope_is_that_of_its_first_training(void **state) {
     (void)state;
     struct json_config json;
@@ -104,6 +115,7 @@ int main(void) {
         cmocka_unit_test(lengths_of_the_first_training_are_where_transformers_finds_them),
         cmocka_unit_test(llama_3_stretches_low_frequencies_only),
         cmocka_unit_test(layers_that_do_not_turn_have_the_frequency_0),
+        cmocka_unit_test(a_family_that_stretches_by_numbers_of_its_own_must_state_them),
         cmocka_unit_test(the_context_of_a_long_rope_is_that_of_its_first_training),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
