@@ -134,17 +134,17 @@ static void run_attention(void *context) {
 
 /* `sequences` items of `rows` queries at the end of `length` tokens each, the first `shared` of
  * them the same in all; they are one group, which knows of that or does not. */
-static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, uint32_t group,
-                            uint32_t head_dim, uint32_t sequences, uint32_t rows, uint32_t length,
-                            uint32_t shared, bool is_told, bool has_bias) {
+static void bench_cache(const struct kernels *kernels, enum tensor_type type, uint32_t kv_heads,
+                        uint32_t group, uint32_t head_dim, uint32_t sequences, uint32_t rows,
+                        uint32_t length, uint32_t shared, bool is_told, bool has_bias) {
     struct rng rng = {6};
-    struct kv_cache cache = {.type = kernels->kv_type, .kv_heads = kv_heads, .head_dim = head_dim};
+    struct kv_cache cache = {.type = type, .kv_heads = kv_heads, .head_dim = head_dim};
     uint32_t each = (length + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
     uint32_t shared_blocks = shared / KV_BLOCK_TOKENS;
     size_t bytes = (size_t)sequences * each * kv_block_bytes(&cache);
     cache.k = kernels_memory(bytes);
     cache.v = kernels_memory(bytes);
-    memset(cache.k, 0x2a, bytes); /* 0.05 in f16, 1.5e-13 in bf16 */
+    memset(cache.k, 0x2a, bytes); /* 0.05 in f16, 1.5e-13 in bf16 and in steps of it */
     memset(cache.v, 0x2a, bytes);
     uint32_t *blocks = make_bytes((size_t)sequences * each * sizeof *blocks);
     struct attention_item *items = make_bytes(sequences * sizeof *items);
@@ -179,15 +179,16 @@ static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, ui
     double s = seconds_of(run_attention, &attend);
     double keys = (double)rows * (length - (rows - 1) / 2.0); /* keys read per head and sequence */
     double gop_s = 4e-9 * sequences * (double)width * keys / s;
-    double read_gb = 4e-9 * kv_heads * head_dim *
+    double read_gb = 2e-9 * (double)kv_block_bytes(&cache) / KV_BLOCK_TOKENS *
                      (sequences * (double)(length - shared) + (shared > 0 ? shared : 0));
-    struct peak peak =
-        peak_of(kernels, kernels->kv_type == TENSOR_BF16 ? MATRIX_BF16_PAIRS : MATRIX_F32);
+    struct peak peak = peak_of(kernels, type == TENSOR_KV_INT8 ? MATRIX_BYTES
+                                        : type == TENSOR_BF16  ? MATRIX_BF16_PAIRS
+                                                               : MATRIX_F32);
     (void)printf(
-        "%s attention %ux%u heads of %u, %u x %u queries, %u keys, %u shared%s%s: %.0f us, "
+        "%s attention, %s, %ux%u heads of %u, %u x %u queries, %u keys, %u shared%s%s: %.0f us, "
         "%.1f GOP/s, %.0f %% of %s, cache %.1f GB/s\n",
-        kernels->name, kv_heads, group, head_dim, sequences, rows, length, shared,
-        is_told ? " once" : "", has_bias ? ", bias" : "", 1e6 * s, gop_s,
+        kernels->name, kv_type_name(type), kv_heads, group, head_dim, sequences, rows, length,
+        shared, is_told ? " once" : "", has_bias ? ", bias" : "", 1e6 * s, gop_s,
         peak.gop_s > 0 ? 100 * gop_s / peak.gop_s : 0, peak.what, read_gb / s);
     (void)fflush(stdout);
     free(cache.k);
@@ -197,6 +198,15 @@ static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, ui
     free(q);
     free(y);
     free(bias);
+}
+
+static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, uint32_t group,
+                            uint32_t head_dim, uint32_t sequences, uint32_t rows, uint32_t length,
+                            uint32_t shared, bool is_told, bool has_bias) {
+    const enum tensor_type types[] = {kernels->kv_type, TENSOR_KV_INT8};
+    for (size_t i = 0; i < COUNT_OF(types); i++)
+        bench_cache(kernels, types[i], kv_heads, group, head_dim, sequences, rows, length, shared,
+                    is_told, has_bias);
 }
 
 static void bench_lines(const struct kernels *kernels, uint32_t heads, uint32_t sequences,

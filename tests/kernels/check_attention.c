@@ -5,8 +5,9 @@
  * the same keys and values (rounded to the cache's type first, so both see the same numbers);
  * tolerance 2e-5 of the largest value. With a cache of bf16, queries are rounded first as well; the
  * kernel rounds each weight by 2^-9 of it at most, so the weights of a row, which sum to 1, move
- * its result by 2^-8 of the largest value. What a group gives must be bitwise what its items give
- * one by one. */
+ * its result by 2^-8 of the largest value. With one of 8 bits, a weight moves by half of a 255th
+ * (avx2: 127th) of the largest of its 64 keys, up or down, so sums of many keys move by less. What
+ * a group gives must be bitwise what its items give one by one. */
 
 #include "harness.h"
 
@@ -16,6 +17,8 @@
 
 #define LENGTH_MAX 300
 #define BLOCKS 24
+
+static enum tensor_type cache_type; /* what the caches that are checked have */
 
 struct shape {
     uint32_t kv_heads;
@@ -54,10 +57,6 @@ struct sequence {
     size_t kv_stride;
 };
 
-static size_t cache_elements(const struct sequence *sequence) {
-    return (size_t)BLOCKS * KV_BLOCK_TOKENS * sequence->shape.kv_heads * sequence->shape.head_dim;
-}
-
 static void poison_cache(const struct sequence *sequence) {
     size_t bytes = BLOCKS * kv_block_bytes(&sequence->cache);
     memset(sequence->cache.k, 0xff, bytes); /* NaN in all types */
@@ -82,9 +81,20 @@ static void store(const struct kernels *kernels, const struct sequence *sequence
     kernels->kv_store(&call, heads / 2, heads);
 }
 
+/* Rounds the heads of rows to whole steps of each head's largest element / 127, and back. */
+static void round_to_steps(const struct shape *shape, float *x, size_t rows, uint32_t heads,
+                           size_t stride) {
+    for (size_t h = 0; h < rows * heads; h++) {
+        float *head = x + h / heads * stride + h % heads * shape->head_dim, largest = 0;
+        for (uint32_t i = 0; i < shape->head_dim; i++) largest = fmaxf(largest, fabsf(head[i]));
+        for (uint32_t i = 0; i < shape->head_dim; i++)
+            head[i] = rintf(head[i] * (127 / largest)) * (largest / 127);
+    }
+}
+
 /* Rounds numbers to the type of a cache, and back. */
 static void round_to(enum tensor_type type, float *x, size_t count) {
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; type != TENSOR_KV_INT8 && i < count; i++)
         x[i] = type == TENSOR_BF16 ? bf16_to_f32(bf16_from_f32(x[i]))
                                    : half_to_f32(half_from_f32(x[i]));
 }
@@ -100,6 +110,12 @@ static struct sequence make_sequence(struct rng *rng, enum tensor_type type, str
     round_to(type, sequence.k, length * sequence.kv_stride);
     round_to(type, sequence.v, length * sequence.kv_stride);
     if (type == TENSOR_BF16) round_to(type, sequence.q, length * sequence.q_stride);
+    if (type == TENSOR_KV_INT8) {
+        const uint32_t heads = shape.kv_heads;
+        round_to_steps(&shape, sequence.q, length, heads * shape.group, sequence.q_stride);
+        round_to_steps(&shape, sequence.k, length, heads, sequence.kv_stride);
+        round_to_steps(&shape, sequence.v, length, heads, sequence.kv_stride);
+    }
     for (uint32_t i = 0; i < BLOCKS; i++) sequence.blocks[i] = i;
     for (uint32_t i = BLOCKS - 1; i > 0; i--) {
         uint32_t j = (uint32_t)rng_below(rng, i + 1);
@@ -186,12 +202,14 @@ static bool rows_agree(const struct sequence *sequence, const float *a, const fl
 
 /* By how much a row's result may be off, as a share of the largest value. */
 static float weight_error(const struct kernels *kernels) {
-    return kernels->kv_type == TENSOR_BF16 ? 0x1p-8f : 2e-5f;
+    if (cache_type == TENSOR_KV_INT8 && !kernels->keeps_blocks)
+        return strcmp(kernels->name, "avx2") == 0 ? 0x1p-6f : 0x1p-7f;
+    return cache_type == TENSOR_BF16 ? 0x1p-8f : 2e-5f;
 }
 
 static bool attention_is_right(struct rng *rng, const struct kernels *kernels, struct shape shape,
                                uint32_t length, uint32_t window, bool causal) {
-    struct sequence sequence = make_sequence(rng, kernels->kv_type, shape, length);
+    struct sequence sequence = make_sequence(rng, cache_type, shape, length);
     size_t count = length * sequence.q_stride;
     float *expected = make_floats(count);
     float *whole = make_floats(count);
@@ -204,7 +222,7 @@ static bool attention_is_right(struct rng *rng, const struct kernels *kernels, s
     store(kernels_at(0), &sequence);
     attend(kernels_at(0), &sequence, 0, length, window, causal, expected);
     close_cache(&sequence);
-    open_cache(&sequence, kernels->kv_type);
+    open_cache(&sequence, cache_type);
     store(kernels, &sequence);
     attend(kernels, &sequence, 0, length, window, causal, whole);
     for (uint32_t first = 0; first < length;) {
@@ -227,13 +245,13 @@ static bool attention_is_right(struct rng *rng, const struct kernels *kernels, s
 
 /* Every stored element is where the layout says, and no other was touched. */
 static bool store_is_right(struct rng *rng, const struct kernels *kernels, struct shape shape) {
-    struct sequence sequence = make_sequence(rng, kernels->kv_type, shape, 37);
+    struct sequence sequence = make_sequence(rng, cache_type, shape, 37);
     struct sequence reference = sequence;
-    open_cache(&sequence, kernels->kv_type);
-    open_cache(&reference, kernels->kv_type);
+    open_cache(&sequence, cache_type);
+    open_cache(&reference, cache_type);
     store(kernels, &sequence);
     store(kernels_at(0), &reference);
-    size_t bytes = cache_elements(&sequence) * tensor_type_block_bytes(kernels->kv_type);
+    size_t bytes = BLOCKS * kv_block_bytes(&sequence.cache);
     bool is_ok = memcmp(sequence.cache.k, reference.cache.k, bytes) == 0 &&
                  memcmp(sequence.cache.v, reference.cache.v, bytes) == 0;
     close_cache(&sequence);
@@ -322,7 +340,7 @@ static void make_herd(struct rng *rng, const struct kernels *kernels, struct sha
         numbers[j] = i;
     }
     herd->cache = (struct kv_cache){
-        .type = kernels->kv_type, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim};
+        .type = cache_type, .kv_heads = shape.kv_heads, .head_dim = shape.head_dim};
     size_t bytes = block_count * kv_block_bytes(&herd->cache);
     herd->cache.k = memset(make_bytes(bytes), 0xff, bytes); /* NaN */
     herd->cache.v = memset(make_bytes(bytes), 0xff, bytes);
@@ -423,22 +441,22 @@ static void check_groups(struct rng *rng, const struct kernels *kernels, struct 
         bool causal = count % 5 != 4;
         is_ok = group_is_right(rng, kernels, shape, count, shared_blocks, 0, causal) && is_ok;
     }
-    report(is_ok, "%s attention %ux%u heads of %u, groups of 1 to %u", kernels->name,
-           shape.kv_heads, shape.group, shape.head_dim, HERD_MAX);
+    report(is_ok, "%s attention, %s, %ux%u heads of %u, groups of 1 to %u", kernels->name,
+           kv_type_name(cache_type), shape.kv_heads, shape.group, shape.head_dim, HERD_MAX);
     is_ok = true;
     for (uint32_t blocks = 0; blocks <= 9; blocks++)
         is_ok = group_is_right(rng, kernels, shape, 5, blocks, 0, true) && is_ok;
-    report(is_ok, "%s attention %ux%u heads of %u, 0 to 9 blocks shared", kernels->name,
-           shape.kv_heads, shape.group, shape.head_dim);
+    report(is_ok, "%s attention, %s, %ux%u heads of %u, 0 to 9 blocks shared", kernels->name,
+           kv_type_name(cache_type), shape.kv_heads, shape.group, shape.head_dim);
     is_ok = true;
     for (size_t i = 0; i < COUNT_OF(windows); i++)
         for (int causal = 0; causal < 2; causal++)
             is_ok = group_is_right(rng, kernels, shape, 7, 13, windows[i], causal) && is_ok;
-    report(is_ok, "%s attention %ux%u heads of %u, groups with windows", kernels->name,
-           shape.kv_heads, shape.group, shape.head_dim);
+    report(is_ok, "%s attention, %s, %ux%u heads of %u, groups with windows", kernels->name,
+           kv_type_name(cache_type), shape.kv_heads, shape.group, shape.head_dim);
 }
 
-void check_attention(const struct kernels *kernels) {
+void check_attention(const struct kernels *kernels, enum tensor_type type) {
     static const struct shape shapes[] = {
         {3, 3, 64, 0, false, false},    {1, 1, 32, 0, false, false},
         {1, 8, 128, 0, false, false},   {1, 2, 256, 0, false, false},
@@ -451,28 +469,30 @@ void check_attention(const struct kernels *kernels) {
     static const uint32_t lengths[] = {1, 15, 16, 17, 64, 65, 255, 256, 257};
     static const uint32_t windows[] = {1, 15, 16, 17, 100};
     struct rng rng = {3};
+    cache_type = type;
     fill_bias();
-    /* The walk is one text for all tables: of bf16 a small share checks every other shape. */
+    /* The walk is one text for all tables: a small share checks every other shape of the others. */
     uint64_t seed;
-    const bool is_part = report_share(&seed) < 1 && kernels->kv_type == TENSOR_BF16;
+    const bool is_part = report_share(&seed) < 1 && type != TENSOR_F16 && type != TENSOR_F32;
     for (size_t s = is_part ? seed % 2 : 0; s < COUNT_OF(shapes); s += is_part ? 2 : 1) {
         struct shape shape = shapes[s];
-        report(store_is_right(&rng, kernels, shape), "%s kv_store %u heads of %u", kernels->name,
-               shape.kv_heads, shape.head_dim);
+        report(store_is_right(&rng, kernels, shape), "%s kv_store, %s, %u heads of %u",
+               kernels->name, kv_type_name(cache_type), shape.kv_heads, shape.head_dim);
         for (size_t i = 0; i < COUNT_OF(lengths); i++) {
             bool is_ok = attention_is_right(&rng, kernels, shape, lengths[i], 0, true);
             if (lengths[i] % 16 == 1)
                 is_ok = attention_is_right(&rng, kernels, shape, lengths[i], 0, false) && is_ok;
-            report(is_ok, "%s attention %ux%u heads of %u, %u tokens, softcap %g%s%s",
-                   kernels->name, shape.kv_heads, shape.group, shape.head_dim, lengths[i],
-                   (double)shape.softcap, shape.has_sinks ? ", sinks" : "",
-                   shape.has_bias ? ", bias" : "");
+            report(is_ok, "%s attention, %s, %ux%u heads of %u, %u tokens, softcap %g%s%s",
+                   kernels->name, kv_type_name(cache_type), shape.kv_heads, shape.group,
+                   shape.head_dim, lengths[i], (double)shape.softcap,
+                   shape.has_sinks ? ", sinks" : "", shape.has_bias ? ", bias" : "");
         }
         for (size_t i = 0; i < COUNT_OF(windows); i++)
             for (int causal = 0; causal < 2; causal++)
                 report(attention_is_right(&rng, kernels, shape, 200, windows[i], causal),
-                       "%s attention %ux%u heads of %u, window %u%s", kernels->name, shape.kv_heads,
-                       shape.group, shape.head_dim, windows[i], causal ? "" : " to both sides");
+                       "%s attention, %s, %ux%u heads of %u, window %u%s", kernels->name,
+                       kv_type_name(cache_type), shape.kv_heads, shape.group, shape.head_dim,
+                       windows[i], causal ? "" : " to both sides");
         check_groups(&rng, kernels, shape);
     }
 }

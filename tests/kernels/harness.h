@@ -38,7 +38,7 @@ bool same_floats(const float *a, const float *b, size_t count);
 
 void check_matmul(const struct kernels *kernels);
 void check_rows(const struct kernels *kernels);
-void check_attention(const struct kernels *kernels);
+void check_attention(const struct kernels *kernels, enum tensor_type type);
 void check_latent(const struct kernels *kernels);
 void check_recurrent(const struct kernels *kernels);
 void check_logits(const struct kernels *kernels);

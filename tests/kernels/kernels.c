@@ -20,7 +20,9 @@ static int usage(void) {
 static void check(const struct kernels *kernels, const struct kernels *before) {
     check_matmul(kernels);
     if (!before || before->rms_norm != kernels->rms_norm) check_rows(kernels);
-    if (!before || before->attention != kernels->attention) check_attention(kernels);
+    check_attention(kernels, kernels->kv_type);
+    /* avx512-bf16 has avx512's attention over a cache of 8 bits. */
+    if (!before || kernels->kv_type != TENSOR_BF16) check_attention(kernels, TENSOR_KV_INT8);
     if (!before || before->latent_attend != kernels->latent_attend) check_latent(kernels);
     if (!before || before->mamba != kernels->mamba) check_recurrent(kernels);
     if (!before || before->top_k != kernels->top_k) check_logits(kernels);

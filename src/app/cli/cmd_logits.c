@@ -15,12 +15,15 @@
 
 struct chosen {
     struct model_query query;
-    const char *load_format;
+    const char *load_format, *kv_cache_dtype;
 };
 
 static const struct option rows[] = {
     {"load-format", OPTION_TEXT, offsetof(struct chosen, load_format), "FORMAT",
      .help = "weights: auto, or dummy to make them up (default auto)", .words = "auto|dummy"},
+    {"kv-cache-dtype", OPTION_TEXT, offsetof(struct chosen, kv_cache_dtype), "NAME",
+     .help = "numbers of the KV cache: auto or int8_per_token_head (default auto)",
+     .words = "auto|int8_per_token_head"},
     {0},
 };
 
@@ -135,8 +138,13 @@ static enum err check(struct command_call *call, struct error *error) {
     struct model_query *query = &chosen->query;
     query->answer = answer_query;
     query->options.kv_bytes = KV_BYTES;
-    enum err err =
-        engine_options_is_dummy(chosen->load_format, &query->options.dummy_weights, error);
+    struct gpu_settings settings;
+    const struct gpu_texts texts = {.device = STR("cpu"),
+                                    .kv_cache_dtype = str_from(chosen->kv_cache_dtype)};
+    enum err err = gpu_settings_read(&settings, &texts, error);
+    if (err != OK) return err;
+    query->options.kv_is_int8 = settings.kv == GPU_KV_INT8;
+    err = engine_options_is_dummy(chosen->load_format, &query->options.dummy_weights, error);
     return err == OK ? model_query_check(query, error) : err;
 }
 

@@ -105,8 +105,9 @@ const struct option engine_option_rows[] = {
      .help = "numbers between operations: auto, or bfloat16 on a GPU (default auto)",
      .words = "auto|bfloat16"},
     {"kv-cache-dtype", OPTION_TEXT, AT(kv_cache_dtype), "NAME",
-     .help = "numbers of the KV cache: auto, or on a GPU bfloat16 or fp8 (default auto)",
-     .words = "auto|bfloat16|fp8"},
+     .help = "numbers of the KV cache: auto, on a GPU bfloat16 or fp8, on the CPU "
+             "int8_per_token_head (default auto)",
+     .words = "auto|bfloat16|fp8|int8_per_token_head"},
     {"mamba-ssm-cache-dtype", OPTION_TEXT, AT(state_dtype), "NAME",
      .help = "numbers of the states of recurrent layers: auto (float32), or on a GPU bfloat16",
      .words = "auto|float32|bfloat16"},

@@ -170,7 +170,7 @@ static enum err logits(void *self, const struct step *step, float *ret_logits,
 
 static uint64_t page_bytes(const struct executor_cpu *executor) {
     const struct executor_cpu_options *options = &executor->options;
-    return forward_page_bytes(options->layout, options->kernels);
+    return forward_page_bytes(options->layout, options->kernels, options->kv_is_int8);
 }
 
 static void describe(const void *self, struct executor_description *ret_description) {
@@ -180,9 +180,9 @@ static void describe(const void *self, struct executor_description *ret_descript
     const uint32_t threads = pool_threads(options->pool);
     const uint64_t block_bytes = page_bytes(executor) * kv_layout_groups(options->layout);
     *ret_description = (struct executor_description){
-        .kv_type =
-            tensor_type_name(config_is_latent(options->config) ? options->kernels->latent_type
-                                                               : options->kernels->kv_type),
+        .kv_type = kv_type_name(config_is_latent(options->config) ? options->kernels->latent_type
+                                : options->kv_is_int8             ? TENSOR_KV_INT8
+                                                                  : options->kernels->kv_type),
         .threads = threads,
         .kv_bytes_per_token = block_bytes / KV_BLOCK_TOKENS,
         .kv_bytes = page_bytes(executor) * caps->page_count,
@@ -305,7 +305,8 @@ static struct forward_options forward_options_of(const struct executor_cpu *exec
                                     .logit_rows_max = executor->lanes[LANE_PLAIN].logit_rows_max,
                                     .layout = options->layout,
                                     .page_count = caps->page_count,
-                                    .state_count = caps->state_places};
+                                    .state_count = caps->state_places,
+                                    .kv_is_int8 = options->kv_is_int8};
 }
 
 static enum err open_lanes(struct executor_cpu *executor, struct error *error) {

@@ -29,6 +29,7 @@ struct executor_cpu_options {
     const struct weights *weights; /* open; they must be filled before the first step */
     const struct kernels *kernels;
     struct pool *pool;
+    bool kv_is_int8; /* keys and values of 8 bits; not for latent entries */
     struct executor_limits limits;
 };
 

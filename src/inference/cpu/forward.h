@@ -32,6 +32,7 @@ struct forward_options {
     const struct kv_layout *layout; /* layers of the pages; NULL: a page has all layers */
     uint32_t page_count;            /* pages of KV_BLOCK_TOKENS positions */
     uint32_t state_count;           /* places for states, of a model with recurrent layers */
+    bool kv_is_int8; /* keys and values of 8 bits, but no latent entries; else as the kernels do */
     /* for embeddings */
     bool is_one_pass;      /* each step holds whole texts: the layers take turns in one layer's KV
                               blocks, and nothing is kept for later steps */
@@ -41,7 +42,8 @@ struct forward_options {
 /* Bytes of the state of a sequence in all recurrent layers; 0: there is none. */
 uint64_t forward_state_bytes(const struct model_config *config);
 /* Bytes of one page: keys and values of a group's layers. */
-uint64_t forward_page_bytes(const struct kv_layout *layout, const struct kernels *kernels);
+uint64_t forward_page_bytes(const struct kv_layout *layout, const struct kernels *kernels,
+                            bool kv_is_int8);
 
 /* ERR_LIMIT without memory. Everything that the options point to must outlive it. */
 enum err forward_open(struct forward **ret_forward, const struct forward_options *options,

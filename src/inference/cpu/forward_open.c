@@ -9,18 +9,23 @@
 
 /* The cache of a place, without memory; a layer there says which heads it has. */
 static struct kv_cache place_of(const struct kv_layout *layout, const struct kernels *kernels,
-                                uint32_t place) {
+                                bool kv_is_int8, uint32_t place) {
     const bool is_latent = layout->planes == 1;
-    return (struct kv_cache){.type = is_latent ? kernels->latent_type : kernels->kv_type,
+    const enum tensor_type type = is_latent    ? kernels->latent_type
+                                  : kv_is_int8 ? TENSOR_KV_INT8
+                                               : kernels->kv_type;
+    const size_t extra = (size_t)layout->heads[place] * kv_type_extra(type);
+    return (struct kv_cache){.type = type,
                              .kv_heads = 1,
                              .head_dim = layout->width[place],
-                             .block_elements = (size_t)KV_BLOCK_TOKENS * layout->width[place]};
+                             .block_elements = KV_BLOCK_TOKENS * (layout->width[place] + extra)};
 }
 
-uint64_t forward_page_bytes(const struct kv_layout *layout, const struct kernels *kernels) {
+uint64_t forward_page_bytes(const struct kv_layout *layout, const struct kernels *kernels,
+                            bool kv_is_int8) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < layout->layers_each; i++) {
-        const struct kv_cache cache = place_of(layout, kernels, i);
+        const struct kv_cache cache = place_of(layout, kernels, kv_is_int8, i);
         bytes += layout->planes * (uint64_t)kv_block_bytes(&cache);
     }
     return bytes;
@@ -115,7 +120,8 @@ static enum err open_kv(struct forward *forward, struct error *error) {
     size_t each[CONFIG_LAYERS_MAX]; /* bytes of the keys, or values, at a place */
     size_t all = 0, most = 0;
     for (uint32_t i = 0; i < layers_each; i++) {
-        const struct kv_cache cache = place_of(&forward->layout, options->kernels, i);
+        const struct kv_cache cache =
+            place_of(&forward->layout, options->kernels, options->kv_is_int8, i);
         if (__builtin_mul_overflow(kv_block_bytes(&cache), (size_t)options->page_count, &each[i]) ||
             __builtin_add_overflow(all, each[i], &all) || all > SIZE_MAX / 2)
             return err_set(error, ERR_LIMIT, "a KV cache of %u pages is too large",

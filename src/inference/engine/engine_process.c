@@ -275,6 +275,8 @@ static enum err open_device(struct process *process, const struct wire_hello *he
     process->lacks_card = err != OK;
     if (err != OK) return err;
     if (device->gpu) {
+        err = gpu_settings_check_card(&settings, error);
+        if (err != OK) return err;
         log_info("event=device device=%s:%u name=\"%s\" limit_mib=%llu gpus=%u",
                  device->table->kind, device->card.index, device->card.name,
                  (unsigned long long)(device->memory_bytes >> 20), settings.ranks);

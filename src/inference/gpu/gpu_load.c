@@ -258,7 +258,8 @@ enum gpu_form gpu_load_weight_form(const struct loaded_gpu *loaded, bool has_few
 
 enum gpu_form gpu_load_kv_form(const struct loaded_gpu *loaded) {
     switch (loaded->settings.kv) {
-    case GPU_KV_AUTO: break;
+    case GPU_KV_AUTO:
+    case GPU_KV_INT8: break; /* refused before */
     case GPU_KV_BF16: return GPU_BF16;
     case GPU_KV_E4M3: return GPU_E4M3;
     }

@@ -16,6 +16,8 @@ static const struct word kvs[] = {{"auto", GPU_KV_AUTO},
                                   {"bfloat16", GPU_KV_BF16},
                                   {"fp8", GPU_KV_E4M3},
                                   {"fp8_e4m3", GPU_KV_E4M3},
+                                  {"int8_per_token_head", GPU_KV_INT8},
+                                  {"int8", GPU_KV_INT8},
                                   {0}};
 static const struct word states[] = {{"auto", false}, {"float32", false}, {"bfloat16", true}, {0}};
 static const struct word weights[] = {{"auto", GPU_WEIGHTS_AUTO}, {"none", GPU_WEIGHTS_BF16},
@@ -83,7 +85,9 @@ enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_t
     settings.has_dtype = meaning;
     if (!read_word(&meaning, kvs, texts->kv_cache_dtype))
         return refuse_word("kv-cache-dtype", texts->kv_cache_dtype,
-                           "auto, bfloat16, fp8 and fp8_e4m3 are", error);
+                           "auto, bfloat16, fp8 and fp8_e4m3 are, and on the CPU "
+                           "int8_per_token_head",
+                           error);
     settings.kv = (enum gpu_kv)meaning;
     if (!read_word(&meaning, states, texts->state_dtype))
         return refuse_word("mamba-ssm-cache-dtype", texts->state_dtype,
@@ -100,6 +104,7 @@ enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_t
                        "--gpu-memory-utilization %.6g is not above 0 and at most 1",
                        texts->memory_share);
     if (settings.choice == GPU_CHOICE_CPU) err = gpu_settings_check_cpu(&settings, error);
+    if (settings.choice == GPU_CHOICE_CARD) err = gpu_settings_check_card(&settings, error);
     if (err == OK) *ret_settings = settings;
     return err;
 }
@@ -107,18 +112,29 @@ enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_t
 enum err gpu_settings_check_cpu(const struct gpu_settings *settings, struct error *error) {
     const bool has_weights =
         settings->weights != GPU_WEIGHTS_AUTO && settings->weights != GPU_WEIGHTS_FILE;
-    const char *option = settings->has_dtype           ? "dtype"
-                         : settings->kv != GPU_KV_AUTO ? "kv-cache-dtype"
-                         : settings->has_bf16_states   ? "mamba-ssm-cache-dtype"
-                         : has_weights                 ? "quantization"
-                         : settings->ranks > 1         ? "tensor-parallel-size"
-                                                       : NULL;
+    const bool has_kv = settings->kv != GPU_KV_AUTO && settings->kv != GPU_KV_INT8;
+    const char *option = settings->has_dtype         ? "dtype"
+                         : has_kv                    ? "kv-cache-dtype"
+                         : settings->has_bf16_states ? "mamba-ssm-cache-dtype"
+                         : has_weights               ? "quantization"
+                         : settings->ranks > 1       ? "tensor-parallel-size"
+                                                     : NULL;
     if (!option) return OK;
     if (settings->ranks > 1 && !has_weights)
         return err_set(error, ERR_INVALID,
                        "--tensor-parallel-size %u: the CPU computes alone; only GPUs compute "
                        "together",
                        settings->ranks);
+    if (has_kv && !settings->has_dtype)
+        return err_set(error, ERR_INVALID,
+                       "--kv-cache-dtype: the CPU has no other value than auto and "
+                       "int8_per_token_head; only a GPU has one");
     return err_set(error, ERR_INVALID,
                    "--%s: the CPU has no other value than auto; only a GPU has one", option);
+}
+
+enum err gpu_settings_check_card(const struct gpu_settings *settings, struct error *error) {
+    if (settings->kv != GPU_KV_INT8) return OK;
+    return err_set(error, ERR_INVALID,
+                   "--kv-cache-dtype int8_per_token_head: only the CPU has it; a GPU has fp8");
 }

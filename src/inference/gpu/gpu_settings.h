@@ -31,14 +31,14 @@ enum gpu_weights {
     GPU_WEIGHTS_FILE, /* as the file has them, if it has fewer than 8 bits */
 };
 
-enum gpu_kv { GPU_KV_AUTO, GPU_KV_BF16, GPU_KV_E4M3 };
+enum gpu_kv { GPU_KV_AUTO, GPU_KV_BF16, GPU_KV_E4M3, GPU_KV_INT8 /* only the CPU */ };
 
 /* The options as texts; an empty text or a 0 is an option that was not given. */
 struct gpu_texts {
     struct str device;         /* auto, cpu, cuda, cuda:N or cuda:UUID */
     struct str plugin;         /* path of the plugin */
     struct str dtype;          /* auto or bfloat16 */
-    struct str kv_cache_dtype; /* auto, bfloat16, fp8 or fp8_e4m3 */
+    struct str kv_cache_dtype; /* auto, bfloat16, fp8, fp8_e4m3, int8_per_token_head or int8 */
     struct str state_dtype;    /* auto, float32 or bfloat16 */
     struct str quantization;   /* auto, none, fp8, int8 or file */
     double memory_share;       /* above 0 and at most 1 */
@@ -69,3 +69,6 @@ enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_t
  * such setting: without a GPU they limit nothing. */
 enum err gpu_settings_check_cpu(const struct gpu_settings *settings,
                                 struct error *error) MUST_CHECK;
+/* ERR_INVALID when a setting asks for what only the CPU does. */
+enum err gpu_settings_check_card(const struct gpu_settings *settings,
+                                 struct error *error) MUST_CHECK;

@@ -215,21 +215,38 @@ struct route {
  * v: (blocks, kv_heads, 8, head_dim, 2), where token 2i + j is element j of pair i. Token `position` of a
  * sequence lies in block table[position / 16] at offset position % 16. A block's bytes are
  * contiguous in k and in v, kv_block_bytes each. In a cache that layers of several sizes share, a
- * block may be longer than this layer's part of it. */
+ * block may be longer than this layer's part of it.
+ *
+ * Of 8 bits (kernels/kv_int8.h), a head of a block begins with the steps of its 16 tokens as
+ * float32, and a lane multiplies four neighbours: k: (blocks, kv_heads, 64 bytes and (head_dim / 4,
+ * 16, 4) of whole steps + 128), v: (blocks, kv_heads, 64 bytes and (4, head_dim, 4) of whole
+ * steps). */
 struct kv_cache {
     void *k;
     void *v;
-    enum tensor_type type; /* kernels->kv_type; ref takes F32, F16 and BF16 */
+    enum tensor_type type; /* kernels->kv_type or KV_INT8; ref takes F32, F16 and BF16, too */
     uint32_t kv_heads;
     uint32_t head_dim;     /* a multiple of 8, at most HEAD_DIM_MAX */
     size_t block_elements; /* from one block to the next; 0: as many as one has */
 };
 
 size_t kv_block_bytes(const struct kv_cache *cache);
+const char *kv_type_name(enum tensor_type type); /* "F16", "INT8" */
+
+/* Elements per token and head that a type has beside the numbers: a float32 in bytes. */
+static inline uint32_t kv_type_extra(enum tensor_type type) {
+    return type == TENSOR_KV_INT8 ? sizeof(float) : 0;
+}
+
+/* Elements of a head of a block. */
+static inline size_t kv_head_elements(const struct kv_cache *cache) {
+    return (size_t)KV_BLOCK_TOKENS * (cache->head_dim + kv_type_extra(cache->type));
+}
+
 /* Elements from one block to the next. */
 static inline size_t kv_block_elements(const struct kv_cache *cache) {
     return cache->block_elements > 0 ? cache->block_elements
-                                     : (size_t)KV_BLOCK_TOKENS * cache->kv_heads * cache->head_dim;
+                                     : cache->kv_heads * kv_head_elements(cache);
 }
 
 struct kv_store {
@@ -369,8 +386,10 @@ struct kernels {
      * row, row_count and position) and group items in any way: neither changes a bit. Online
      * softmax over absolute chunks of 64 keys (Milakov and Gimelshein 2018) makes the order of
      * sums depend on a query's position alone. With a cache of bf16, queries and the weights of
-     * the softmax are rounded to bf16, too. With several items in a call, also unrelated
-     * ones, the keys of the next item are fetched while one is computed. */
+     * the softmax are rounded to bf16, too; with one of 8 bits, each query to whole steps of its
+     * largest element / 127, and a chunk's weights, times the steps of its values, to 255ths
+     * (avx2: 127ths) of the largest. With several items in a call, also unrelated ones, the keys
+     * of the next item are fetched while one is computed. */
     attention_fn attention;
 
     /* Attention over entries that all heads share; kernels/latent.h. */

@@ -33,8 +33,10 @@ enum tensor_type {
     TENSOR_MXFP4 = 39,
     /* unpacked 4-bit weights of AWQ and GPTQ: Q4_1 with scale and minimum in f32 */
     TENSOR_INT4 = 256,
+    /* keys and values of 8 bits (kernels.h); not a type of weights, so no function here takes it */
+    TENSOR_KV_INT8 = 257,
 };
-#define TENSOR_TYPE_END 257u /* above every type */
+#define TENSOR_TYPE_END 257u /* above every type of weights */
 
 /* True when `id` is one of these types; every other function here asserts it. */
 bool tensor_type_is_known(uint32_t id);

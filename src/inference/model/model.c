@@ -41,6 +41,10 @@ static enum err check_options(const struct model_options *options,
                        options->context_max, config->context_max);
     if (options->context_max == 1 || config->context_max == 1)
         return err_set(error, ERR_INVALID, "a context of one token cannot be used");
+    if (options->kv_is_int8 && config_is_latent(config))
+        return err_set(error, ERR_INVALID,
+                       "--kv-cache-dtype int8_per_token_head: latent attention keeps one entry for "
+                       "all heads, and no keys and values, so the CPU has no 8 bits for it");
     return OK;
 }
 
@@ -114,6 +118,7 @@ static enum err open_on_cpu(struct model *model, const struct model_options *opt
                                                   .weights = model->weights,
                                                   .kernels = model->kernels,
                                                   .pool = model->pool,
+                                                  .kv_is_int8 = options->kv_is_int8,
                                                   .limits = limits_of(options, context_max)};
     return executor_cpu_open(&model->executor, &executor, error);
 }

@@ -31,6 +31,7 @@ struct model_options {
     bool reference;       /* plain C in float32 with a float32 KV cache: the definition */
     uint32_t threads;     /* (default: one per core) */
     uint32_t block_count; /* KV blocks (default: as many as fit kv_bytes) */
+    bool kv_is_int8;      /* on the CPU, keys and values of 8 bits */
     uint64_t kv_bytes;    /* (default 1 GiB, or less when sequences_max whole contexts need less) */
     uint64_t state_bytes; /* memory for states of recurrent layers (default 2 GiB) */
     uint32_t rows_max;    /* rows of a step (default 512; with a device see gpu_rows.h) */
@@ -60,7 +61,7 @@ struct model_description {
     bool is_gguf;             /* else a folder of .safetensors */
     const char *kernels;      /* "avx512"; the CPU's also when a device computes */
     char card[64];            /* name of the device's GPU; empty: the CPU computes */
-    const char *kv_type; /* "F16", "BF16"; NULL when it does not generate, as kv_… below are 0 */
+    const char *kv_type; /* "F16", "INT8"; NULL when it does not generate, as kv_… below are 0 */
     uint64_t parameters;
     uint32_t layers;
     uint32_t width;

@@ -25,8 +25,11 @@ static void finish(struct kv_layout *layout, const struct model_config *config) 
         if (from > 0) {
             layout->group[i] = layout->group[from - 1];
             layout->place[i] = layout->place[from - 1];
-        } else if (width > layout->width[layout->place[i]]) {
-            layout->width[layout->place[i]] = width;
+        } else if (width > 0) {
+            uint32_t *most = &layout->width[layout->place[i]];
+            uint32_t *most_heads = &layout->heads[layout->place[i]];
+            if (width > *most) *most = width;
+            if (config_kv_heads(config, i) > *most_heads) *most_heads = config_kv_heads(config, i);
         }
     }
 }

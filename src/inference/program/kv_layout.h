@@ -23,6 +23,7 @@ struct kv_layout {
     /* Elements of keys, or of values, per token at each place: the most of its layers. A layer that
      * reads the keys of another has its group and place. */
     uint32_t width[CONFIG_LAYERS_MAX]; /* (layers_each) */
+    uint32_t heads[CONFIG_LAYERS_MAX]; /* (layers_each) likewise KV heads, the most of its layers */
 };
 
 /* The layout for sequences of up to `context_max` positions. */

@@ -39,6 +39,10 @@ void avx2_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t
 void avx2_attention(const struct attention *call, const struct attention_group *group,
                     uint32_t kv_head_begin, uint32_t kv_head_end);
 
+void avx2_bytes_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
+void avx2_bytes_attention(const struct attention *call, const struct attention_group *group,
+                          uint32_t kv_head_begin, uint32_t kv_head_end);
+
 void avx2_latent_store(const struct latent_store *call);
 void avx2_latent_attend(const struct latent_attention *call, const struct attention_item *item,
                         uint32_t head_begin, uint32_t head_end);

@@ -44,6 +44,11 @@ void avx512_bf16_kv_store(const struct kv_store *call, uint32_t kv_head_begin,
 void avx512_bf16_attention(const struct attention *call, const struct attention_group *group,
                            uint32_t kv_head_begin, uint32_t kv_head_end);
 
+void avx512_bytes_kv_store(const struct kv_store *call, uint32_t kv_head_begin,
+                           uint32_t kv_head_end);
+void avx512_bytes_attention(const struct attention *call, const struct attention_group *group,
+                            uint32_t kv_head_begin, uint32_t kv_head_end);
+
 void avx512_latent_store(const struct latent_store *call);
 void avx512_latent_attend(const struct latent_attention *call, const struct attention_item *item,
                           uint32_t head_begin, uint32_t head_end);

@@ -19,12 +19,14 @@
 typedef vec kv_vec;    /* keys or values, one per lane */
 typedef float kv_word; /* what all lanes are multiplied by: an element of a query, or a weight */
 
-static inline kv_vec kv_load(const uint16_t *at) {
+#include "kernels/cpu/kv_floats.h"
+
+static inline kv_vec kv_load(const kv_element *at) {
     return vec_load_halves(at);
 }
 
 /* The first 8 lanes only. */
-static inline kv_vec kv_load_8(const uint16_t *at) {
+static inline kv_vec kv_load_8(const kv_element *at) {
     return vec_load_8_halves(at);
 }
 
@@ -42,11 +44,23 @@ static inline vec kv_dot(kv_vec a, kv_vec b, vec sum) {
     return vec_fma(a, b, sum);
 }
 
+static inline kv_keys kv_load_keys(const kv_element *at) {
+    return kv_load(at);
+}
+
+static inline vec kv_dot_keys(kv_vec q, kv_keys keys, vec sum) {
+    return kv_dot(q, keys, sum);
+}
+
+static inline vec kv_dot_values(kv_vec weight, kv_vec values, vec sum) {
+    return kv_dot(weight, values, sum);
+}
+
 /* `count` elements of a query as words. room: (count, rounded up to a vector) */
-static inline const kv_word *kv_query(const float *q, uint32_t count, kv_word *room) {
+static inline struct kv_query kv_query(const float *q, uint32_t count, kv_word *room) {
     (void)count;
     (void)room;
-    return q;
+    return (struct kv_query){q};
 }
 
 /* 2^x, for x <= 0. */
@@ -55,8 +69,13 @@ static inline vec kv_exp2(vec x) {
 }
 
 /* The weights of keys in order, as words. Returns `totals` and their sums, lane by lane, which
- * vectors of zeros do not change. It changes `weights`. */
-ALWAYS_INLINE vec kv_weigh(vec *weights, const int vectors, vec totals, kv_word *ret_words) {
+ * vectors of zeros do not change. It changes `weights`. v: the blocks of values; seen: bits of the
+ * keys that the row sees; ret_step: of the words, if they have one. */
+ALWAYS_INLINE vec kv_weigh(vec *weights, const int vectors, vec totals, const kv_element *const *v,
+                           uint64_t seen, kv_word *ret_words, float *ret_step) {
+    (void)v;
+    (void)seen;
+    (void)ret_step;
     UNROLL for (int w = 0; w < vectors; w++) vec_store_all(ret_words + w * VEC_LANES, weights[w]);
     UNROLL for (int half = vectors / 2; half > 0; half /= 2) {
         UNROLL for (int w = 0; w < half; w++) weights[w] = vec_add(weights[w], weights[w + half]);

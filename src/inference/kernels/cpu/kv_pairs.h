@@ -10,6 +10,7 @@
  * Thread: any.
  * Memory: none. */
 
+#include "kernels/cpu/exp2_avx512.h"
 #include "kernels/cpu/inline.h"
 #include "kernels/quant.h"
 
@@ -21,18 +22,20 @@
 typedef __m512i kv_vec;   /* pairs of keys' or values' elements, one per lane */
 typedef uint32_t kv_word; /* what all lanes are multiplied by: two of a query, or two weights */
 
+#include "kernels/cpu/kv_floats.h"
+
 static inline __m512bh kv_as_bf16(kv_vec bits) {
     __m512bh result;
     memcpy(&result, &bits, sizeof result);
     return result;
 }
 
-static inline kv_vec kv_load(const uint16_t *at) {
+static inline kv_vec kv_load(const kv_element *at) {
     return _mm512_loadu_si512((const void *)at);
 }
 
 /* The first 8 lanes only. */
-static inline kv_vec kv_load_8(const uint16_t *at) {
+static inline kv_vec kv_load_8(const kv_element *at) {
     return _mm512_zextsi256_si512(_mm256_loadu_si256((const void *)at));
 }
 
@@ -49,29 +52,39 @@ static inline vec kv_dot(kv_vec a, kv_vec b, vec sum) {
     return _mm512_dpbf16_ps(sum, kv_as_bf16(a), kv_as_bf16(b));
 }
 
+static inline kv_keys kv_load_keys(const kv_element *at) {
+    return kv_load(at);
+}
+
+static inline vec kv_dot_keys(kv_vec q, kv_keys keys, vec sum) {
+    return kv_dot(q, keys, sum);
+}
+
+static inline vec kv_dot_values(kv_vec weight, kv_vec values, vec sum) {
+    return kv_dot(weight, values, sum);
+}
+
 /* `count` elements of a query as words. room: (count, rounded up to a vector) / 2 */
-static inline const kv_word *kv_query(const float *q, uint32_t count, kv_word *room) {
+static inline struct kv_query kv_query(const float *q, uint32_t count, kv_word *room) {
     for (uint32_t i = 0; i < count; i += VEC_LANES) {
         __m256bh rounded = _mm512_cvtneps_pbh(vec_load(q + i, count - i));
         memcpy(room + i / 2, &rounded, sizeof rounded);
     }
-    return room;
+    return (struct kv_query){room};
 }
 
-/* 2^x, for x <= 0, to 2^-18 of it, of which bf16 keeps 2^-9: the polynomial of degree 4 with the
- * least largest relative error over the fraction above the next lower integer, and 1 at 0. */
+/* 2^x, for x <= 0, of which bf16 keeps 2^-9. */
 static inline vec kv_exp2(vec x) {
-    vec f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-    vec p = vec_set(0.0134268108f);
-    p = vec_fma(p, f, vec_set(0.0522422708f));
-    p = vec_fma(p, f, vec_set(0.2412803f));
-    p = vec_fma(p, f, vec_set(0.693044833f));
-    return _mm512_scalef_ps(vec_fma(p, f, vec_set(1.0f)), x);
+    return exp2_coarse(x);
 }
 
 /* The weights of keys in order, as words. Returns `totals` and the sums of what the weights are
- * rounded to, lane by lane, which vectors of zeros do not change. */
-ALWAYS_INLINE vec kv_weigh(vec *weights, const int vectors, vec totals, kv_word *ret_words) {
+ * rounded to, lane by lane, which vectors of zeros do not change. kv_halves.h has the rest. */
+ALWAYS_INLINE vec kv_weigh(vec *weights, const int vectors, vec totals, const kv_element *const *v,
+                           uint64_t seen, kv_word *ret_words, float *ret_step) {
+    (void)v;
+    (void)seen;
+    (void)ret_step;
     const kv_vec ones = _mm512_set1_epi32(0x3f803f80);
     UNROLL for (int w = 0; w < vectors; w += 2) {
         __m512bh rounded = _mm512_cvtne2ps_pbh(weights[w + 1], weights[w]);

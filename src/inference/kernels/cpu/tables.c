@@ -19,8 +19,29 @@
     .latent_attend = isa##_latent_attend, .weigh = isa##_weigh, .log_sum_exp = isa##_log_sum_exp,  \
     .argmax = isa##_argmax, .top_k = isa##_top_k
 
-#define CACHE_OF(isa, type)                                                                        \
-    .kv_type = (type), .kv_store = isa##_kv_store, .attention = isa##_attention
+/* Each table has two forms of the KV cache: its own, and 8 bits. */
+#define CACHES_OF(table, isa, bytes)                                                               \
+    static void table##_store(const struct kv_store *call, uint32_t head_begin,                    \
+                              uint32_t head_end) {                                                 \
+        if (call->cache->type == TENSOR_KV_INT8)                                                   \
+            bytes##_kv_store(call, head_begin, head_end);                                          \
+        else                                                                                       \
+            isa##_kv_store(call, head_begin, head_end);                                            \
+    }                                                                                              \
+    static void table##_attend(const struct attention *call, const struct attention_group *group,  \
+                               uint32_t head_begin, uint32_t head_end) {                           \
+        if (call->cache->type == TENSOR_KV_INT8)                                                   \
+            bytes##_attention(call, group, head_begin, head_end);                                  \
+        else                                                                                       \
+            isa##_attention(call, group, head_begin, head_end);                                    \
+    }
+
+CACHES_OF(caches2, avx2, avx2_bytes)
+CACHES_OF(caches512, avx512, avx512_bytes)
+CACHES_OF(caches512_bf16, avx512_bf16, avx512_bytes)
+
+#define CACHE_OF(table, type)                                                                      \
+    .kv_type = (type), .kv_store = table##_store, .attention = table##_attend
 
 const struct kernels avx2_kernels = {
     .name = "avx2",
@@ -29,7 +50,7 @@ const struct kernels avx2_kernels = {
     .activate = avx2_activate,
     .matmul = avx2_matmul,
     OPERATIONS_OF(avx2),
-    CACHE_OF(avx2, TENSOR_F16),
+    CACHE_OF(caches2, TENSOR_F16),
 };
 
 const struct kernels avx512_kernels = {
@@ -38,7 +59,7 @@ const struct kernels avx512_kernels = {
     .activate = avx512_activate,
     .matmul = avx512_matmul,
     OPERATIONS_OF(avx512),
-    CACHE_OF(avx512, TENSOR_F16),
+    CACHE_OF(caches512, TENSOR_F16),
 };
 
 const struct kernels avx512_bf16_kernels = {
@@ -48,5 +69,5 @@ const struct kernels avx512_bf16_kernels = {
     .activate = avx512_bf16_activate,
     .matmul = avx512_bf16_matmul,
     OPERATIONS_OF(avx512),
-    CACHE_OF(avx512_bf16, TENSOR_BF16),
+    CACHE_OF(caches512_bf16, TENSOR_BF16),
 };

@@ -1,29 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/kv_int8.h"
 #include "kernels/ref/ref.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
+const char *kv_type_name(enum tensor_type type) {
+    return type == TENSOR_KV_INT8 ? "INT8" : tensor_type_name(type);
+}
+
 size_t kv_block_bytes(const struct kv_cache *cache) {
+    if (cache->type == TENSOR_KV_INT8) return kv_block_elements(cache);
     assert(cache->type == TENSOR_F32 || cache->type == TENSOR_F16 || cache->type == TENSOR_BF16);
     return kv_block_elements(cache) * tensor_type_block_bytes(cache->type);
 }
 
 /* Element numbers of a (block, KV head): where its 16 x head_dim elements begin. */
 static size_t head_begin(const struct kv_cache *cache, uint32_t block, uint32_t kv_head) {
-    return block * kv_block_elements(cache) + (size_t)kv_head * cache->head_dim * KV_BLOCK_TOKENS;
+    const size_t steps = cache->type == TENSOR_KV_INT8 ? KV_INT8_STEPS_BYTES : 0;
+    return block * kv_block_elements(cache) + kv_head * kv_head_elements(cache) + steps;
+}
+
+/* Neighbours that lie together. */
+static size_t pair_of(const struct kv_cache *cache) {
+    return cache->type == TENSOR_KV_INT8 ? 4 : cache->type == TENSOR_BF16 ? 2 : 1;
 }
 
 /* Where element `i` of a token's key or value lies behind head_begin. */
 static size_t key_at(const struct kv_cache *cache, uint32_t offset, size_t i) {
-    if (cache->type != TENSOR_BF16) return i * KV_BLOCK_TOKENS + offset;
-    return (i - i % 2) * KV_BLOCK_TOKENS + (size_t)offset * 2 + i % 2;
+    const size_t pair = pair_of(cache);
+    return (i - i % pair) * KV_BLOCK_TOKENS + offset * pair + i % pair;
 }
 
 static size_t value_at(const struct kv_cache *cache, uint32_t offset, size_t i) {
-    if (cache->type != TENSOR_BF16) return (size_t)offset * cache->head_dim + i;
-    return (size_t)(offset - offset % 2) * cache->head_dim + i * 2 + offset % 2;
+    const size_t pair = pair_of(cache);
+    return (offset - offset % pair) * cache->head_dim + i * pair + offset % pair;
+}
+
+/* A cache of 8 bits has the steps of a block's tokens before a head's elements. */
+static float step_of(const void *elements, size_t begin, uint32_t offset) {
+    float step;
+    memcpy(&step, (const uint8_t *)elements + begin - KV_INT8_STEPS_BYTES + offset * sizeof step,
+           sizeof step);
+    return step;
+}
+
+/* Rounds a token's key or value of one head to whole steps, and writes their size. */
+static void round_row(void *elements, size_t begin, uint32_t offset, const float *x, size_t count,
+                      int8_t *ret_steps) {
+    float largest = 0, per_one;
+    for (size_t i = 0; i < count; i++)
+        if (!(fabsf(x[i]) <= largest)) largest = fabsf(x[i]); /* NaN is above all */
+    const float step = kv_int8_step(largest, &per_one);
+    memcpy((uint8_t *)elements + begin - KV_INT8_STEPS_BYTES + offset * sizeof step, &step,
+           sizeof step);
+    for (size_t i = 0; i < count; i++) {
+        const float steps = fminf(fmaxf(x[i] * per_one, -KV_INT8_MOST), KV_INT8_MOST);
+        ret_steps[i] = (int8_t)rintf(steps);
+    }
+}
+
+/* The bytes of one token and head. */
+static void store_bytes(const struct kv_cache *cache, size_t begin, uint32_t offset, const float *k,
+                        const float *v) {
+    int8_t steps[HEAD_DIM_MAX];
+    round_row(cache->k, begin, offset, k, cache->head_dim, steps);
+    for (size_t i = 0; i < cache->head_dim; i++)
+        ((uint8_t *)cache->k)[begin + key_at(cache, offset, i)] =
+            (uint8_t)(steps[i] + KV_INT8_ZERO);
+    round_row(cache->v, begin, offset, v, cache->head_dim, steps);
+    for (size_t i = 0; i < cache->head_dim; i++)
+        ((uint8_t *)cache->v)[begin + value_at(cache, offset, i)] = (uint8_t)steps[i];
 }
 
 static void put(void *elements, enum tensor_type type, size_t at, float value) {
@@ -50,6 +98,10 @@ void ref_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t 
             size_t begin = head_begin(cache, call->slots[row] / KV_BLOCK_TOKENS, head);
             const float *k = call->k + row * call->k_stride + (size_t)head * dim;
             const float *v = call->v + row * call->v_stride + (size_t)head * dim;
+            if (cache->type == TENSOR_KV_INT8) {
+                store_bytes(cache, begin, offset, k, v);
+                continue;
+            }
             for (size_t i = 0; i < dim; i++) {
                 put(cache->k, cache->type, begin + key_at(cache, offset, i), k[i]);
                 put(cache->v, cache->type, begin + value_at(cache, offset, i), v[i]);
@@ -58,10 +110,17 @@ void ref_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t 
     }
 }
 
-/* `count` elements from `at` on, each `apart` behind the one before, as float32. */
+/* `count` elements from `at` on, each `apart` behind the one before, as float32; of a cache of 8
+ * bits without their steps: keys have `zero` added. */
 static void get_run(const void *elements, enum tensor_type type, size_t at, size_t count,
-                    size_t apart, float *ret_values) {
-    if (type == TENSOR_F32 && apart == 1)
+                    size_t apart, int zero, float *ret_values) {
+    const uint8_t *bytes = elements;
+    if (type == TENSOR_KV_INT8)
+        for (size_t i = 0; i < count; i++) {
+            const uint8_t byte = bytes[at + i * apart];
+            ret_values[i] = zero > 0 ? (float)(byte - zero) : (float)(int8_t)byte;
+        }
+    else if (type == TENSOR_F32 && apart == 1)
         memcpy(ret_values, (const float *)elements + at, count * sizeof *ret_values);
     else
         for (size_t i = 0; i < count; i++) ret_values[i] = get(elements, type, at + i * apart);
@@ -75,9 +134,12 @@ static void score_block(const struct attention *call, const float *q, size_t beg
     float sums[KV_BLOCK_TOKENS] = {0};
     for (size_t i = 0; i < cache->head_dim; i++) {
         float keys[KV_BLOCK_TOKENS];
-        get_run(cache->k, cache->type, begin + key_at(cache, 0, i), KV_BLOCK_TOKENS, apart, keys);
+        get_run(cache->k, cache->type, begin + key_at(cache, 0, i), KV_BLOCK_TOKENS, apart,
+                KV_INT8_ZERO, keys);
         for (size_t j = 0; j < KV_BLOCK_TOKENS; j++) sums[j] += q[i] * keys[j];
     }
+    for (uint32_t j = 0; cache->type == TENSOR_KV_INT8 && j < KV_BLOCK_TOKENS; j++)
+        sums[j] *= step_of(cache->k, begin, j);
     for (size_t j = 0; j < KV_BLOCK_TOKENS; j++) ret_scores[j] = sums[j] * call->scale;
     for (size_t j = 0; call->softcap > 0 && j < KV_BLOCK_TOKENS; j++)
         ret_scores[j] = call->softcap * tanhf(ret_scores[j] / call->softcap);
@@ -120,8 +182,9 @@ static void attend(const struct attention *call, const uint32_t *blocks, const f
         float weight = expf(scores[offset] - largest);
         float values[HEAD_DIM_MAX];
         get_run(cache->v, cache->type, begin + value_at(cache, offset, 0), dim,
-                value_at(cache, 0, 1), values);
+                value_at(cache, 0, 1), 0, values);
         total += weight;
+        if (cache->type == TENSOR_KV_INT8) weight *= step_of(cache->v, begin, offset);
         for (size_t i = 0; i < dim; i++) sums[i] += weight * values[i];
     }
     for (size_t i = 0; i < dim; i++) y[i] = total > 0 ? sums[i] / total : 0;

@@ -67,7 +67,7 @@ static void other_values_are_refused_with_those_that_exist(void **state) {
                    "bfloat16)");
     expect_refusal(&(struct gpu_texts){.kv_cache_dtype = STR("fp8_e5m2")},
                    "--kv-cache-dtype 'fp8_e5m2' is not supported (auto, bfloat16, fp8 and fp8_e4m3 "
-                   "are)");
+                   "are, and on the CPU int8_per_token_head)");
     expect_refusal(&(struct gpu_texts){.state_dtype = STR("float16")},
                    "--mamba-ssm-cache-dtype 'float16' is not supported (auto, float32 and bfloat16 "
                    "are)");
@@ -94,12 +94,30 @@ static void the_cpu_takes_its_own_values_only(void **state) {
     assert_int_equal(gpu_settings_check_cpu(&settings, &error), ERR_INVALID);
 }
 
+static void keys_and_values_of_8_bit_integers_are_the_cpus(void **state) {
+    (void)state;
+    static const char *const names[] = {"int8_per_token_head", "int8"};
+    struct error error = {0};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct str name = str_from(names[i]);
+        struct gpu_settings settings =
+            read(&(struct gpu_texts){.device = STR("cpu"), .kv_cache_dtype = name});
+        assert_int_equal(settings.kv, GPU_KV_INT8);
+        settings = read(&(struct gpu_texts){.kv_cache_dtype = name});
+        assert_int_equal(gpu_settings_check_cpu(&settings, &error), OK);
+        assert_int_equal(gpu_settings_check_card(&settings, &error), ERR_INVALID);
+        expect_refusal(&(struct gpu_texts){.device = STR("cuda"), .kv_cache_dtype = name},
+                       "--kv-cache-dtype int8_per_token_head: only the CPU has it; a GPU has fp8");
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_given_is_auto),
         cmocka_unit_test(values_are_read),
         cmocka_unit_test(other_values_are_refused_with_those_that_exist),
         cmocka_unit_test(the_cpu_takes_its_own_values_only),
+        cmocka_unit_test(keys_and_values_of_8_bit_integers_are_the_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
