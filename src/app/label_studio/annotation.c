@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define MARK "quern-"
+#define REJECTED_MARK "r" /* behind MARK, for review.c; a hash has no such digit */
 #define MARK_BYTES 40
 #define SUM_HEX 24
 #define UUID_BYTES 37
@@ -46,7 +47,8 @@ static void write_mark(const json_t *results, bool is_cancelled, enum review_sta
     }
     sum_text(buf_str(&text), hex);
     buf_release(&text);
-    snprintf(ret_mark, MARK_BYTES, MARK "%.*s-", SUM_HEX, hex);
+    snprintf(ret_mark, MARK_BYTES, MARK "%s%.*s-", review == REVIEW_REJECTED ? REJECTED_MARK : "",
+             SUM_HEX, hex);
 }
 
 static void mark_results(json_t *results, bool is_cancelled, enum review_state review) {

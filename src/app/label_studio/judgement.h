@@ -28,8 +28,8 @@ struct annotation {
     const char *curator;
 };
 
-/* Writes the key of an annotation's state: "ID UPDATED_AT", with the word of a review. False if the object is no
- * annotation with a result. */
+/* Writes the key of an annotation's state: "ID UPDATED_AT", with the word of a review. False if the
+ * object is no annotation with a result. */
 bool annotation_key(const json_t *object, char *ret_key, size_t bytes);
 /* Makes the body of a judgement without its version; annotation_key has accepted the object. */
 json_t *judgement_make(const struct form *form, const struct annotation *annotation);

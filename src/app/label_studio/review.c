@@ -13,6 +13,12 @@ const char *review_word(enum review_state state) {
     return words[state];
 }
 
+/* Whether the annotation was made rejected, of a judgement that is flagged (annotation.c). */
+static bool was_made_rejected(const json_t *annotation) {
+    const json_t *first = json_array_get(json_member(annotation, "result"), 0);
+    return str_starts_with(json_member_str(first, "id"), STR("quern-r"));
+}
+
 /* The newest of the reviews; texts of times compare, because one server writes one form. */
 static const json_t *newest(const json_t *reviews) {
     const json_t *review, *found = NULL;
@@ -32,6 +38,9 @@ struct review review_read(const json_t *annotation) {
     struct review review = {REVIEW_NONE, json_member(annotation, "updated_by")};
     for (int state = REVIEW_ACCEPTED; state < REVIEW_STATES; state++)
         if (str_is(action, words[state])) review.state = (enum review_state)state;
+    /* Whoever changes such an annotation does not reject it. */
+    if (review.state == REVIEW_REJECTED && was_made_rejected(annotation))
+        review.state = REVIEW_NONE;
     if (!own) return review;
     bool is_fixed = json_member(own, "fixed_annotation_history") != NULL;
     review.state = is_fixed ? REVIEW_FIXED : REVIEW_ACCEPTED;

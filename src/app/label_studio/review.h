@@ -10,6 +10,9 @@
  * Every Label Studio keeps last_action and lets a client set it. Buttons that set it, and the list
  * of reviews, belong to its Enterprise edition.
  *
+ * An annotation that quern made of a flagged judgement is rejected from the start. That state is no
+ * review, so it does not hide what an annotator changes there.
+ *
  * Thread: any; pure.
  * Memory: borrows the annotation. */
 
