@@ -218,10 +218,12 @@ static bool check_sum(struct rng *rng, uint32_t rows, uint32_t each, uint32_t wi
     gpu_settle();
     const std::vector<float> got = floats_of_bf16(gpu_read(call.y, count));
     const struct difference off = differ(got.data(), want.data(), count);
-    if (off.relative > 0.003)
+    /* Rounding to bf16 changes a number by 2^-8 of it at most, and many by 2^-9 in the mean. */
+    const double most = count < 64 ? 0.004 : 0.003;
+    if (off.relative > most)
         note("%u rows of %u, %u each: off by %g", rows, width, each, off.relative);
     gpu_release();
-    return off.relative <= 0.003;
+    return off.relative <= most;
 }
 
 /* ---- all steps ---- */

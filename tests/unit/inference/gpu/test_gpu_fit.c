@@ -329,18 +329,25 @@ static void latent_layers_keep_one_entry_per_token(void **state) {
         config.list[i].mixer = MIXER_LATENT;
         config.list[i].ffn = i > 0 ? FFN_EXPERTS : FFN_GATED;
     }
-    const struct card_fit is = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    struct card_fit_options options = {.config = &config,
+                                       .weights = GPU_BF16,
+                                       .kv = GPU_BF16,
+                                       .memory_bytes = 139 * 1024 * MIB,
+                                       .sequence_tokens = 1024};
+    const struct card_fit is = card_fit_of(&options);
     assert_int_equal(is.kv_bytes_per_token, 27 * 576 * 2);
     assert_int_equal(is.ledger.page_bytes, 16 * 27 * 576 * 2);
     /* 15.7 G parameters of 2 bytes. */
     assert_in_range(is.ledger.weights / MIB, 29900, 29990);
     /* Matrices of heads have no 8 bits: 27 · 16 · 256 · 512 numbers stay as they are. */
-    const struct card_fit small = fit(&config, GPU_INT8, GPU_BF16, 1024);
+    options.weights = GPU_INT8;
+    const struct card_fit small = card_fit_of(&options);
+    options.weights = GPU_BF16;
     assert_in_range((is.ledger.weights - small.ledger.weights) / MIB, 14650, 14750);
     assert_true(card_fit_has_kernels(&config, GPU_BF16) &&
                 !card_fit_has_kernels(&config, GPU_E4M3));
     config.latent.q_rank = 1536; /* another product, and one less wide */
-    const struct card_fit two = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    const struct card_fit two = card_fit_of(&options);
     assert_in_range((two.ledger.weights - is.ledger.weights) / 1024, 27 * 2 * 1535, 27 * 2 * 1546);
 }
 
