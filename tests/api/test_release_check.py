@@ -57,6 +57,13 @@ def test_a_part_runs_once_for_a_commit_and_a_scale_and_goes_on_after_a_break(tmp
     assert "rig-1" in check(tmp_path, *only, "--fresh")
 
 
+def test_a_piece_that_failed_is_told_with_the_command_that_repeats_it(tmp_path):
+    said = check(tmp_path, "--only", "soak", "--scale", "0.0001", status=1,
+                 QUERN_BINARY="/bin/false")
+    assert "soak     soak" in said and "FAILED" in said
+    assert said.endswith("again: QUERN_BINARY=/bin/false python3 tests/crash/soak.py --lines 100\n")
+
+
 def test_no_piece_begins_after_the_time_that_was_given(tmp_path):
     said = check(tmp_path, "--only", "hostile", "--scale", "0.05", "--minutes", "0.000001",
                  status=75)

@@ -256,6 +256,39 @@ def test_judgements_of_quern_become_annotations_once_and_do_not_come_back(studio
     assert run(studio, tmp_path, "sync", *which)["pulled"] == 1
 
 
+def test_a_review_is_kept_by_the_free_edition_and_goes_both_ways(studio, tmp_path):
+    answers, which = files(tmp_path, 6)
+    kept = [{"id": f"made-{i}", "custom_id": f"c{i}", "curator": "Bo", "verdict": verdict, **more}
+            for i, (verdict, more) in enumerate([
+                ("accepted", {}), ("corrected", {"fields": {"score": 17}}),
+                ("accepted", {"flagged": True})])]
+    (tmp_path / "kept.jsonl").write_text("".join(json.dumps(one) + "\n" for one in kept))
+    which += ["--judgements-file", "kept.jsonl", "-o", "judged.jsonl", "--overwrite"]
+    done = run(studio, tmp_path, "sync", *which)
+    assert (done["sent"], done["pulled"]) == (3, 0)
+    tasks = {name: number for number, name in studio.tasks(done["project"])}
+
+    def annotations(name):
+        return studio.call(f"/api/tasks/{tasks[name]}/annotations/")
+
+    assert [annotations(f"c{i}")[0]["last_action"] for i in range(3)] == [
+        "accepted", "fixed_and_accepted", "rejected"]
+    assert run(studio, tmp_path, "sync", *which)["pulled"] == 0
+    made = [studio.call(f"/api/tasks/{tasks[name]}/annotations/", {"result": [
+        choice("recommendation", answers[int(name[1:])]["recommendation"])]})["id"]
+            for name in ("c3", "c4")]
+    assert run(studio, tmp_path, "sync", *which)["pulled"] == 2
+    for annotation, action in zip(made, ("accepted", "rejected")):
+        studio.call(f"/api/annotations/{annotation}/", {"last_action": action}, "PATCH")
+    studio.call(f"/api/annotations/{annotations('c0')[0]['id']}/", {"last_action": "rejected"},
+                "PATCH")
+    assert run(studio, tmp_path, "sync", *which)["pulled"] == 3
+    newest = {one["custom_id"]: one for one in pulled(tmp_path)}
+    assert [(newest[name]["verdict"], newest[name]["flagged"]) for name in ("c3", "c4", "c0")] == [
+        ("accepted", False), ("skipped", True), ("skipped", True)]
+    assert run(studio, tmp_path, "sync", *which)["pulled"] == 0
+
+
 def test_objects_of_an_array_and_a_project_that_was_there_already(studio, tmp_path):
     job = {"type": "object", "properties": {
         "company": {"type": "string"}, "years": {"type": "integer"}}}
