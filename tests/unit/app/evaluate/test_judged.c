@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#define MEMBERS 2000 /* of one answer */
+#define MEMBERS 2000 /* in one answer */
 #define CURATORS 500 /* who each correct it */
 
 static char folder[] = "/tmp/quern-judged-test-XXXXXX";
