@@ -38,8 +38,11 @@ enum err state_lock(const char *dir, bool read_only, int *ret_fd, struct error *
     int fd, flags = read_only ? O_RDONLY : O_RDWR | O_CREAT | O_NOFOLLOW;
     enum err err = mark_path(dir, STATE_LOCK_NAME, path, error);
     if (err == OK) err = os_open(&fd, path, flags, 0600, error);
-    if (err == ERR_NOT_FOUND)
+    if (err == ERR_NOT_FOUND && read_only)
         return err_set(error, err, "%s is not a state directory of quern", dir);
+    if (err == ERR_NOT_FOUND) /* the caller has made it a moment ago */
+        return err_set(error, ERR_CONFLICT,
+                       "the state directory %s was removed by another quern process", dir);
     if (err != OK) return err;
     struct stat status;
     err = file_lock(fd, path, false, error);

@@ -21,7 +21,8 @@
 enum state_mark { STATE_MOVED, STATE_RESTORING, STATE_MARK_COUNT };
 
 /* Locks the directory until the descriptor is closed. ERR_CONFLICT if another process has it open,
- * ERR_NOT_FOUND if it is no state directory. `read_only` creates no lock file. */
+ * or removes it at this moment. `read_only` creates no lock file: ERR_NOT_FOUND if the directory is
+ * none of a state. */
 enum err state_lock(const char *dir, bool read_only, int *ret_fd, struct error *error) MUST_CHECK;
 /* Makes the mark, or removes it; durable when it returns OK. */
 enum err state_mark_set(const char *dir, enum state_mark mark, const char *line,

@@ -2,6 +2,7 @@
 #include "scratch.h"
 
 #include "store/fsck.h"
+#include "store/state_marks.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -137,6 +138,16 @@ static void two_servers_never_share_a_directory(void **state) {
     scratch_remove(&s);
 }
 
+static void a_directory_that_another_has_just_removed_is_in_use(void **state) {
+    (void)state;
+    struct error error;
+    int fd;
+    assert_int_equal(state_lock("/tmp/quern-removed/state", false, &fd, &error), ERR_CONFLICT);
+    assert_non_null(strstr(error.text, "was removed by another quern process"));
+    assert_int_equal(state_lock("/tmp/quern-removed/state", true, &fd, &error), ERR_NOT_FOUND);
+    assert_non_null(strstr(error.text, "is not a state directory"));
+}
+
 static void a_directory_that_is_damaged_or_not_ours_is_refused_in_one_sentence(void **state) {
     (void)state;
     struct scratch s;
@@ -219,6 +230,7 @@ int main(void) {
         cmocka_unit_test(an_expired_or_deleted_file_is_not_found_and_not_listed),
         cmocka_unit_test(pages_neither_skip_nor_repeat_files_of_one_second),
         cmocka_unit_test(two_servers_never_share_a_directory),
+        cmocka_unit_test(a_directory_that_another_has_just_removed_is_in_use),
         cmocka_unit_test(a_directory_that_is_damaged_or_not_ours_is_refused_in_one_sentence),
         cmocka_unit_test(a_full_disk_refuses_uploads_until_there_is_room_again),
         cmocka_unit_test(fsck_finds_a_changed_byte),
