@@ -67,6 +67,7 @@ static enum err open_drafts(struct served_model *model, const char *path,
     if (!draft.generates) return err_set(error, ERR_INVALID, "it does not generate");
     err = draft_model_open(&model->drafts, model_backend(model->draft_source), error);
     if (err != OK) return err;
+    model->about.memory_bytes += draft.weight_bytes + draft.kv_bytes + draft.workspace_bytes;
     log_info("event=draft_model architecture=%s parameters=%.0fM weight_mib=%.0f kv_mib=%.0f",
              draft.architecture, (double)draft.parameters / 1e6,
              (double)draft.weight_bytes / (1 << 20), (double)draft.kv_bytes / (1 << 20));
