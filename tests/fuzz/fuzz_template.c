@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define GIVEN_MARK "\xEE\x80\x80" /* U+E000, which no template has and no filter changes */
 
 /* Every mark of the output lies in bytes that are said to have come with the context. */
-static void check_given(struct str out, const struct spans *given) {
+static void check_given(struct str out, const struct text_ranges *given) {
     size_t span = 0;
     for (size_t i = 0; i < given->count; i++) {
         if (given->at[i].start >= given->at[i].end || given->at[i].end > out.bytes) abort();
@@ -50,10 +50,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     };
     struct buf out;
     buf_init(&out, 1 << 17);
-    struct spans given = {0};
+    struct text_ranges given = {0};
     err = jinja_template_render(template, context, &options, &out, &given, &error);
     if (!err && !writes_marks) check_given(buf_str(&out), &given);
-    spans_release(&given);
+    text_ranges_release(&given);
     if (!err && out.bytes > options.limits.output_bytes_max) abort();
     if (jinja_template_takes_parts(template) && size == 0) abort();
     buf_release(&out);

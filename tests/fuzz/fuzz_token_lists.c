@@ -126,11 +126,11 @@ static void take_lists(struct lists *lists) {
 static void encode(const struct tokenizer *tokenizer, struct str text, bool is_plain,
                    int32_t unknown) {
     struct ids ids = {0}, again = {0};
-    struct spans plain = {0};
+    struct text_ranges plain = {0};
     struct error error = {0};
     struct buf back;
     buf_init(&back, 1u << 22);
-    if (is_plain) spans_add(&plain, 0, text.bytes);
+    if (is_plain) text_ranges_add(&plain, 0, text.bytes);
     const struct encode_options options = {.parse_special = true, .plain = &plain};
     enum err err = tokenizer_encode(tokenizer, text, options, &ids, &error);
     assert((err == OK) == utf8_is_valid(text));
@@ -144,7 +144,7 @@ static void encode(const struct tokenizer *tokenizer, struct str text, bool is_p
     }
     tokenizer_decode_text(tokenizer, ids.at, ids.count, true, &back);
     buf_release(&back);
-    spans_release(&plain);
+    text_ranges_release(&plain);
     ids_release(&ids);
     ids_release(&again);
 }

@@ -27,7 +27,7 @@ static void decode_back(const struct tokenizer *tokenizer, const struct ids *ids
 
 /* Every control token lies where no byte is plain. */
 static void check_plain(const struct tokenizer *tokenizer, const struct ids *ids,
-                        const struct spans *plain) {
+                        const struct text_ranges *plain) {
     size_t at = 0, span = 0;
     for (size_t i = 0; i < ids->count; i++) {
         size_t end = at + tokenizer_bytes(tokenizer, ids->at[i]).bytes;
@@ -52,9 +52,9 @@ static void try_text(uint8_t options, uint8_t stripes, struct str text) {
         if (tokenizer_open(tokenizer, &vocab.source, &error) != OK) abort();
     }
     struct ids ids = {0};
-    struct spans plain = {0};
+    struct text_ranges plain = {0};
     for (size_t at = stripes; stripes > 0 && at < text.bytes; at += 2 * (size_t)stripes)
-        spans_add(&plain, at, at + stripes);
+        text_ranges_add(&plain, at, at + stripes);
     struct encode_options encode = {
         .parse_special = options & 8, .add_bos = options & 16, .plain = &plain};
     struct error error;
@@ -64,7 +64,7 @@ static void try_text(uint8_t options, uint8_t stripes, struct str text) {
         decode_back(*tokenizer, &ids, text);
         check_plain(*tokenizer, &ids, &plain);
     }
-    spans_release(&plain);
+    text_ranges_release(&plain);
     ids_release(&ids);
 }
 

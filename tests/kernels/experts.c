@@ -14,7 +14,7 @@
 
 #include "cpu/experts.h"
 #include "cpu/forward_state.h"
-#include "cpu/spread.h"
+#include "cpu/task_split.h"
 #include "harness.h"
 #include "kernels/peak.h"
 
@@ -201,9 +201,9 @@ static void run_dense(struct work *work) {
                               .y = forward->routing.sums,
                               .y_stride = work->shape->width,
                               .add = true};
-        spread_matmuls(work->pool, work->kernels, &up, 1, forward->routing.room);
-        spread_rows(work->pool, gate_dense, work, work->rows);
-        spread_matmuls(work->pool, work->kernels, &down, 1, forward->routing.room);
+        task_split_matmuls(work->pool, work->kernels, &up, 1, forward->routing.room);
+        task_split_rows(work->pool, gate_dense, work, work->rows);
+        task_split_matmuls(work->pool, work->kernels, &down, 1, forward->routing.room);
     }
 }
 

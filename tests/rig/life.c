@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "life.h"
 
+#include "backup/create.h"
 #include "backup/restore.h"
-#include "backup/take.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/sync.h"
@@ -256,10 +256,10 @@ static void damaged(void *context, const char *sentence) {
 /* A backup while everything goes on. Whatever the client knew before it began must be in it. */
 static enum err back_up(struct error *error) {
     struct ledger before = world->ledger;
-    struct backup_taken taken;
+    struct backup_created taken;
     const struct backup_options options = {
         .state_dir = RIG_DIR, .dir = RIG_BACKUPS, .version = "rig", .keep = 2, .report = damaged};
-    enum err err = backup_take(&options, &taken, error);
+    enum err err = backup_create(&options, &taken, error);
     if (err != OK) return err;
     world->backup = before;
     world->backup_generation = taken.generation;

@@ -17,11 +17,11 @@ INCLUDES = [f"-I{ROOT / path}" for path in ("src/inference", "src/ground", "test
 MUTANTS = [
     ("nothing", "compose.c", "\n", "\n"),
     ("a block enters the tree before its last token is known", "compose.c",
-     "uint32_t known = least_u32(sequence->computed, sequence_token_count(sequence));",
+     "uint32_t known = min_u32(sequence->computed, sequence_token_count(sequence));",
      "uint32_t known = sequence->computed;"),
     ("a block enters the tree before its last row is computed", "compose.c",
      "uint32_t full = known / BACKEND_BLOCK_TOKENS;",
-     "uint32_t full = least_u32(known + 1, sequence_token_count(sequence)) / BACKEND_BLOCK_TOKENS;"
+     "uint32_t full = min_u32(known + 1, sequence_token_count(sequence)) / BACKEND_BLOCK_TOKENS;"
      ),
     ("a block enters the tree while other rows of the step have its number", "compose.c",
      "enter_blocks(scheduler, sequence, false);", "enter_blocks(scheduler, sequence, true);"),
@@ -106,8 +106,8 @@ PASSING = [ # with urgent steps that pass others
     ("what was sampled behind a wrong guess is taken", "retire.c",
      "if (i > 0 && !is_right(sequence, row, draft->tokens[i - 1])) break;", ""),
     ("a guess has a row for the last token of all", "drafts.c",
-     "return least_u32(request->tokens_max - sequence_token_count(sequence) - 1,",
-     "return least_u32(request->tokens_max - sequence_token_count(sequence),"),
+     "return min_u32(request->tokens_max - sequence_token_count(sequence) - 1,",
+     "return min_u32(request->tokens_max - sequence_token_count(sequence),"),
     ("a guess counts in no draw", "compose.c", "    row->counter++;\n", ""), ]
 
 

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-struct chosen {
+struct audit_command {
     const char *state_dir;
     const char *since, *until; /* ages: "7d" */
     const char *actor, *action, *subject;
@@ -23,7 +23,7 @@ struct chosen {
     char state_dir_usual[PATH_MAX];
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct audit_command, field)
 static const struct option rows[] = {
     {"state-dir", OPTION_TEXT, AT(state_dir), "DIR",
      .help = "state directory of the server, which may be running"},
@@ -42,7 +42,7 @@ static const struct option rows[] = {
 };
 
 struct listing {
-    const struct chosen *chosen;
+    const struct audit_command *chosen;
     int64_t since, until, count;
 };
 
@@ -92,7 +92,7 @@ static void print_row(const json_t *entry, int64_t created_unix_s) {
 
 static bool take(void *context, struct str line) {
     struct listing *listing = context;
-    const struct chosen *chosen = listing->chosen;
+    const struct audit_command *chosen = listing->chosen;
     struct error ignored;
     json_t *entry;
     if (json_read(&entry, line, &ignored) != OK) return true;
@@ -109,7 +109,7 @@ static bool take(void *context, struct str line) {
     return listing->count < chosen->limit;
 }
 
-static enum err read_times(const struct chosen *chosen, struct listing *listing,
+static enum err read_times(const struct audit_command *chosen, struct listing *listing,
                            struct error *error) {
     int64_t age_s, now_unix_s = clock_unix_s();
     *listing = (struct listing){chosen, INT64_MIN, INT64_MAX, 0};
@@ -130,7 +130,7 @@ static enum err check(struct command_call *call, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct audit_command *chosen = call->chosen;
     struct listing listing;
     struct stat status;
     enum err err = read_times(chosen, &listing, error);
@@ -145,7 +145,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct audit_command *chosen = context;
     state_dir_default(chosen->state_dir_usual);
     chosen->state_dir = chosen->state_dir_usual;
     chosen->limit = 100;
@@ -161,7 +161,7 @@ const struct command cmd_audit = {
             "batches, deleted files and restored backups: the newest entries first.\n",
     .tables = tables,
     .table_count = 1,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct audit_command),
     .set_defaults = set_defaults,
     .check = check,
     .run = run,

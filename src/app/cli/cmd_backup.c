@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backup/check.h"
-#include "backup/take.h"
+#include "backup/create.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "cli/command.h"
@@ -12,7 +12,7 @@
 
 #define KEEP_DEFAULT 7
 
-struct chosen {
+struct backup_command {
     const char *state_dir;
     int64_t keep;
     bool moves;
@@ -20,7 +20,7 @@ struct chosen {
     char state_dir_usual[PATH_MAX];
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct backup_command, field)
 static const struct option rows[] = {
     {"state-dir", OPTION_TEXT, AT(state_dir), "DIR",
      .help = "state directory of the server, which may be running (default that of `quern serve`)"},
@@ -36,14 +36,14 @@ static const struct option rows[] = {
 };
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct backup_command *chosen = context;
     state_dir_default(chosen->state_dir_usual);
     chosen->state_dir = chosen->state_dir_usual;
     chosen->keep = KEEP_DEFAULT;
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct backup_command *chosen = call->chosen;
     if (!call->operands[0])
         return err_set(error, ERR_INVALID, "name the folder of the backups; see --help");
     if (chosen->moves && chosen->checks)
@@ -57,16 +57,16 @@ static void print_damage(void *context, const char *sentence) {
 }
 
 static enum err take(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct backup_command *chosen = call->chosen;
     struct backup_options options = {.state_dir = chosen->state_dir,
                                      .dir = call->operands[0],
                                      .version = QUERN_VERSION,
                                      .keep = (uint64_t)chosen->keep,
                                      .move = chosen->moves,
                                      .report = print_damage};
-    struct backup_taken taken;
+    struct backup_created taken;
     int64_t begun_ns = clock_monotonic_ns();
-    enum err err = backup_take(&options, &taken, error);
+    enum err err = backup_create(&options, &taken, error);
     if (err != OK) return err;
     printf("generation %" PRIu64 ": %" PRIu64 " %s (%" PRIu64 " not ended), %" PRIu64
            " %s, %s; %s copied in %.1f s\n",
@@ -115,7 +115,7 @@ static enum err verify(struct command_call *call, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct backup_command *chosen = call->chosen;
     return chosen->checks ? verify(call, error) : take(call, error);
 }
 
@@ -133,7 +133,7 @@ const struct command cmd_backup = {
         "lost bytes of its own.\n",
     .tables = tables,
     .table_count = 1,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct backup_command),
     .operands_max = 1,
     .set_defaults = set_defaults,
     .check = check,

@@ -17,7 +17,7 @@
 #define CONCURRENCY_MAX 4096
 #define WORDS_MAX 1000000
 
-struct chosen {
+struct bench_command {
     struct remote_choice remote;
     const char *model, *compare_key_file;
     const char *concurrencies, *rates, *sizes, *folder;
@@ -35,7 +35,7 @@ struct chosen {
     char folder_usual[64];
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct bench_command, field)
 static const struct option rows[] = {
     {"model", OPTION_TEXT, AT(model), "[ALIAS=]M",
      .help = "model to start a server of quern for, instead of --base-url", .letter = 'm'},
@@ -75,7 +75,7 @@ static const struct option rows[] = {
 };
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct bench_command *chosen = context;
     chosen->concurrencies = "1,8,64";
     chosen->sizes = "256:128";
     chosen->seed = 1;
@@ -85,7 +85,7 @@ static void set_defaults(void *context) {
 }
 
 static void release(void *context) {
-    struct chosen *chosen = context;
+    struct bench_command *chosen = context;
     benchmark_release(&chosen->benchmark);
     bench_server_stop(&chosen->server);
     remote_place_release(&chosen->place);
@@ -103,7 +103,7 @@ static bool next_part(const char **rest, char ret_part[32]) {
     return true;
 }
 
-static enum err read_concurrencies(struct chosen *chosen, struct error *error) {
+static enum err read_concurrencies(struct bench_command *chosen, struct error *error) {
     struct benchmark *benchmark = &chosen->benchmark;
     const char *rest = chosen->concurrencies;
     char part[32];
@@ -121,7 +121,7 @@ static enum err read_concurrencies(struct chosen *chosen, struct error *error) {
     return OK;
 }
 
-static enum err read_rates(struct chosen *chosen, struct error *error) {
+static enum err read_rates(struct bench_command *chosen, struct error *error) {
     struct benchmark *benchmark = &chosen->benchmark;
     const char *rest = chosen->rates;
     char part[32], *end;
@@ -138,7 +138,7 @@ static enum err read_rates(struct chosen *chosen, struct error *error) {
     return OK;
 }
 
-static enum err draw_sizes(struct chosen *chosen, struct error *error) {
+static enum err draw_sizes(struct bench_command *chosen, struct error *error) {
     struct benchmark *benchmark = &chosen->benchmark;
     const char *rest = chosen->sizes;
     char part[32];
@@ -176,7 +176,7 @@ static const char *split_name(const char *text, char ret_name[64]) {
     return text;
 }
 
-static enum err add_peer(struct chosen *chosen, const char *text, struct error *error) {
+static enum err add_peer(struct bench_command *chosen, const char *text, struct error *error) {
     struct benchmark *benchmark = &chosen->benchmark;
     size_t number = benchmark->target_count;
     if (number == BENCH_TARGETS_MAX)
@@ -193,7 +193,7 @@ static enum err add_peer(struct chosen *chosen, const char *text, struct error *
     return OK;
 }
 
-static enum err read_servers(struct chosen *chosen, struct error *error) {
+static enum err read_servers(struct bench_command *chosen, struct error *error) {
     struct benchmark *benchmark = &chosen->benchmark;
     enum err err = OK;
     if (chosen->compare_key_file && chosen->peers.count != 1)
@@ -217,7 +217,7 @@ static enum err read_servers(struct chosen *chosen, struct error *error) {
 
 /* --- the command --- */
 
-static void choose_folder(struct chosen *chosen) {
+static void choose_folder(struct bench_command *chosen) {
     time_t now = time(NULL);
     struct tm tm;
     if (chosen->folder) return;
@@ -232,7 +232,7 @@ static bool is_for_kernels(const struct command_call *call) {
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct bench_command *chosen = call->chosen;
     struct benchmark *benchmark = &chosen->benchmark;
     if (is_for_kernels(call)) return OK;
     enum err err = chosen->rates ? read_rates(chosen, error) : read_concurrencies(chosen, error);
@@ -250,14 +250,14 @@ static enum err check(struct command_call *call, struct error *error) {
     return err;
 }
 
-static enum err start_server(struct chosen *chosen, struct error *error) {
+static enum err start_server(struct bench_command *chosen, struct error *error) {
     if (!chosen->model) return OK;
     enum err err = bench_server_start(&chosen->server, chosen->model, error);
     if (err == OK) chosen->benchmark.targets[0].base_url = chosen->server.base_url;
     return err;
 }
 
-static enum err run_kernels(const struct chosen *chosen, struct error *error) {
+static enum err run_kernels(const struct bench_command *chosen, struct error *error) {
     struct roofline roofline;
     enum err err = roofline_measure(&roofline, error);
     if (err == OK) roofline_show(&roofline, chosen->json);
@@ -265,7 +265,7 @@ static enum err run_kernels(const struct chosen *chosen, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct bench_command *chosen = call->chosen;
     struct benchmark *benchmark = &chosen->benchmark;
     struct terminal terminal;
     enum err err = OK;
@@ -307,7 +307,7 @@ const struct command cmd_bench = {
         "of it.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct bench_command),
     .operands_max = 1,
     .stops = true,
     .set_defaults = set_defaults,

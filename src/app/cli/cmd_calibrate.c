@@ -5,7 +5,7 @@
 #include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
-#include "cli/labelled.h"
+#include "cli/labelled_decisions.h"
 #include "cli/run_show.h"
 
 #include "decisions/json_text.h"
@@ -20,7 +20,7 @@
 /* With fewer cases the temperature of a question is a guess. */
 #define CASES_FEW 50
 
-struct chosen {
+struct calibrate_command {
     struct engine_choice choice;
     struct offline_options offline;
     const char *answers, *output;
@@ -29,17 +29,17 @@ struct chosen {
 };
 
 static const struct option rows[] = {
-    {"model", OPTION_LIST, offsetof(struct chosen, choice.models), "[ALIAS=]M",
+    {"model", OPTION_LIST, offsetof(struct calibrate_command, choice.models), "[ALIAS=]M",
      .help = "model to ask first: a name, FILE.gguf or a folder; without it, FILE of --answers has "
              "the answers of an earlier run",
      .letter = 'm'},
-    {"answers", OPTION_TEXT, offsetof(struct chosen, answers), "FILE",
+    {"answers", OPTION_TEXT, offsetof(struct calibrate_command, answers), "FILE",
      .help = "results of the labelled lines (default LABELLED with .answers after its name)"},
-    {"output-file", OPTION_TEXT, offsetof(struct chosen, output), "FILE",
+    {"output-file", OPTION_TEXT, offsetof(struct calibrate_command, output), "FILE",
      .help = "file for the temperatures, as members of a request's body", .letter = 'o'},
-    {"overwrite", OPTION_SWITCH, offsetof(struct chosen, overwrite),
+    {"overwrite", OPTION_SWITCH, offsetof(struct calibrate_command, overwrite),
      .help = "replace the file of temperatures if it exists with others", .only_flag = true},
-    {"json", OPTION_SWITCH, offsetof(struct chosen, json),
+    {"json", OPTION_SWITCH, offsetof(struct calibrate_command, json),
      .help = "print figures and temperatures as one JSON object"},
     {0},
 };
@@ -67,7 +67,7 @@ static void print_row(const struct fitted *is) {
            is->question->set.count < CASES_FEW ? "  few cases" : "");
 }
 
-static void print_table(const struct labelled *labelled) {
+static void print_table(const struct labelled_decisions *labelled) {
     printf("%-24s %6s %9s %9s %17s %16s\n%-24s %6s %9s %9s %9s %7s %8s %7s\n", "", "", "", "",
            "log loss", "ECE", "question", "cases", "accuracy", "T", "before", "after", "before",
            "after");
@@ -82,7 +82,7 @@ static void print_table(const struct labelled *labelled) {
 }
 
 /* Appends {"temperatures":{NAME:NUMBER,…}} without its last brace. */
-static void write_temperatures(struct buf *out, const struct labelled *labelled) {
+static void write_temperatures(struct buf *out, const struct labelled_decisions *labelled) {
     buf_add_text(out, "{\"temperatures\":{");
     for (size_t i = 0; i < labelled->count; i++) {
         if (i > 0) buf_add_byte(out, ',');
@@ -101,7 +101,7 @@ static void write_pair(struct buf *out, const char *name, double before, double 
     buf_add_byte(out, '}');
 }
 
-static void print_json(const struct labelled *labelled) {
+static void print_json(const struct labelled_decisions *labelled) {
     struct buf out;
     buf_init(&out, BUF_UNLIMITED);
     write_temperatures(&out, labelled);
@@ -124,8 +124,8 @@ static void print_json(const struct labelled *labelled) {
     buf_release(&out);
 }
 
-static enum err keep_temperatures(const struct chosen *chosen, const struct labelled *labelled,
-                                  struct error *error) {
+static enum err keep_temperatures(const struct calibrate_command *chosen,
+                                  const struct labelled_decisions *labelled, struct error *error) {
     struct buf out;
     buf_init(&out, BUF_UNLIMITED);
     write_temperatures(&out, labelled);
@@ -139,7 +139,7 @@ static enum err keep_temperatures(const struct chosen *chosen, const struct labe
 
 /* Runs the lines, or what is left of them. */
 static enum err ask(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct calibrate_command *chosen = call->chosen;
     struct offline_options *offline = &chosen->offline;
     struct offline_summary summary = {0};
     struct run_show show = {0};
@@ -159,17 +159,17 @@ static enum err ask(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct calibrate_command *chosen = context;
     engine_options_set_defaults(&chosen->choice);
 }
 
 static void release(void *context) {
-    struct chosen *chosen = context;
+    struct calibrate_command *chosen = context;
     engine_options_release(&chosen->choice, &chosen->offline.node);
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct calibrate_command *chosen = call->chosen;
     const char *labelled = call->operands[0];
     if (!labelled) return err_set(error, ERR_INVALID, "LABELLED.jsonl is missing");
     if (!chosen->answers) {
@@ -192,10 +192,11 @@ static enum err check(struct command_call *call, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
-    struct labelled labelled = {.at = NULL};
+    const struct calibrate_command *chosen = call->chosen;
+    struct labelled_decisions labelled = {.at = NULL};
     enum err err = chosen->choice.models.count > 0 ? ask(call, error) : OK;
-    if (err == OK) err = labelled_read(&labelled, call->operands[0], chosen->answers, error);
+    if (err == OK)
+        err = labelled_decisions_read(&labelled, call->operands[0], chosen->answers, error);
     if (err == OK && labelled.count == 0)
         err =
             err_set(error, ERR_INVALID, "%s: no labelled question has an answer", chosen->answers);
@@ -204,7 +205,7 @@ static enum err run(struct command_call *call, struct error *error) {
         print_json(&labelled);
     else if (err == OK)
         print_table(&labelled);
-    labelled_release(&labelled);
+    labelled_decisions_release(&labelled);
     return err;
 }
 
@@ -220,7 +221,7 @@ const struct command cmd_calibrate = {
         "loss, and log loss and calibration error before and after.\n",
     .tables = tables,
     .table_count = 1,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct calibrate_command),
     .operands_max = 1,
     .stops = true,
     .set_defaults = set_defaults,

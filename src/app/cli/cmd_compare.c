@@ -2,7 +2,7 @@
 #include "cli/command.h"
 #include "cli/compare_show.h"
 
-struct chosen {
+struct compare_command {
     int64_t top;
     double agreement_min;
     bool json;
@@ -10,7 +10,7 @@ struct chosen {
     struct compare_prices prices;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct compare_command, field)
 static const struct option rows[] = {
     {"top", OPTION_INTEGER, AT(top), "N",
      .help = "rows to show of those that differ most (default 5)", .max = COMPARISON_TOP_MAX},
@@ -40,7 +40,7 @@ static const struct option rows[] = {
 };
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct compare_command *chosen = context;
     chosen->top = 5;
     for (int i = 0; i < COMPARISON_SIDES; i++) prices_init(&chosen->prices.at[i]);
 }
@@ -60,14 +60,14 @@ static void complete_prices(struct compare_prices *prices) {
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct compare_command *chosen = call->chosen;
     complete_prices(&chosen->prices);
     if (call->operands[1]) return OK;
     return err_set(error, ERR_INVALID, "two result files are needed: A.jsonl B.jsonl");
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct compare_command *chosen = call->chosen;
     struct comparison comparison = {.fields = NULL};
     struct comparison_options options = {.paths = {call->operands[0], call->operands[1]},
                                          .top = (size_t)chosen->top,
@@ -97,7 +97,7 @@ const struct command cmd_compare = {
         "Kendall's tau-b), ties, tokens, and the rows that differ most.\n",
     .tables = tables,
     .table_count = 1,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct compare_command),
     .operands_max = 2,
     .stops = true,
     .set_defaults = set_defaults,

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-struct chosen {
+struct config_command {
     const char *config;
     bool shows_origin;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct config_command, field)
 static const struct option rows[] = {
     {"config", OPTION_TEXT, AT(config), "F", .help = "settings file instead of the usual ones"},
     {"origin", OPTION_SWITCH, AT(shows_origin), .help = "with show: the source of each setting"},
@@ -28,7 +28,7 @@ static bool is_secret(const char *name) {
     return false;
 }
 
-static void print_value(const struct chosen *chosen, const struct bound_option *bound,
+static void print_value(const struct config_command *chosen, const struct bound_option *bound,
                         const char *value) {
     const char *name = bound->is->name;
     if (chosen->shows_origin) printf("%-28s ", bound->origin ? bound->origin : "default");
@@ -45,7 +45,7 @@ static struct str told_default(const char *help) {
 }
 
 /* Prints a setting that is chosen later, when the model or the machine is known, as a comment. */
-static bool print_later(const struct chosen *chosen, const struct bound_option *bound) {
+static bool print_later(const struct config_command *chosen, const struct bound_option *bound) {
     struct str told = told_default(bound->is->help);
     bool is_told = told.bytes > 0 && !str_starts_with(told, STR("0"));
     if (bound->origin || !is_told) return false;
@@ -54,7 +54,7 @@ static bool print_later(const struct chosen *chosen, const struct bound_option *
     return true;
 }
 
-static void print_setting(const struct chosen *chosen, const struct bound_option *bound) {
+static void print_setting(const struct config_command *chosen, const struct bound_option *bound) {
     const void *target = bound->target;
     char number[64];
     switch (bound->is->kind) {
@@ -128,8 +128,8 @@ static void print_examples(const struct command *command) {
 }
 
 /* Loads the settings of one command, without running it, and prints them if asked to. */
-static enum err load(const struct chosen *chosen, const struct command *command, bool prints,
-                     struct error *error) {
+static enum err load(const struct config_command *chosen, const struct command *command,
+                     bool prints, struct error *error) {
     struct settings settings = {0};
     struct options options;
     void *theirs = command_begin(command, &options);
@@ -171,7 +171,7 @@ static enum err run(struct command_call *call, struct error *error) {
     const struct command *command =
         call->operands[1] ? command_find(call->operands[1]) : &cmd_serve;
     if (strcmp(call->operands[0], "check") == 0) {
-        const struct chosen *chosen = call->chosen;
+        const struct config_command *chosen = call->chosen;
         bool is_good = true;
         enum err err =
             config_check(chosen->config, call->operands[1] ? command : NULL, &is_good, error);
@@ -207,7 +207,7 @@ const struct command cmd_config = {
         "${XDG_CONFIG_HOME:-~/.config}/quern/config, QUERN_NAME in the environment, --name.\n",
     .tables = tables,
     .table_count = 1,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct config_command),
     .operands_max = 2,
     .words = "check|show|example|reloadable",
     .check = check,

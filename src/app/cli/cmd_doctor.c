@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-struct chosen {
+struct doctor_command {
     struct remote_choice remote;
     const char *config;
     const char *state_dir;
@@ -14,7 +14,7 @@ struct chosen {
     bool json;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct doctor_command, field)
 static const struct option rows[] = {
     {"state-dir", OPTION_TEXT, AT(state_dir), "DIR",
      .help = "state directory to look at (default: that of the settings)"},
@@ -34,7 +34,7 @@ static const struct option rows[] = {
 };
 
 static enum err check(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct doctor_command *chosen = call->chosen;
     return remote_place_check(&chosen->remote, error);
 }
 
@@ -82,7 +82,7 @@ static struct doctor_settings values_of(struct options *options) {
 }
 
 /* Reads the settings of `quern serve`, as files and the environment give them. */
-static void read_settings(struct doctor *doctor, const struct chosen *chosen, void *serve,
+static void read_settings(struct doctor *doctor, const struct doctor_command *chosen, void *serve,
                           struct options *options, struct settings *settings) {
     struct error error = {0};
     struct command_call call = {.chosen = serve};
@@ -108,7 +108,7 @@ static void read_settings(struct doctor *doctor, const struct chosen *chosen, vo
 }
 
 /* Options of this command stand for those of the settings. Those of another queue do not. */
-static void name_queue(struct doctor_settings *settings, const struct chosen *chosen) {
+static void name_queue(struct doctor_settings *settings, const struct doctor_command *chosen) {
     if (chosen->redis) {
         settings->queue = chosen->redis;
         settings->queue_password_file = settings->queue_ca_file = settings->queue_cert_file = NULL;
@@ -119,7 +119,7 @@ static void name_queue(struct doctor_settings *settings, const struct chosen *ch
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct doctor_command *chosen = call->chosen;
     struct options *options = malloc(sizeof *options);
     struct settings settings = {0};
     if (!options) return err_set(error, ERR_UNAVAILABLE, "no memory");
@@ -150,7 +150,7 @@ const struct command cmd_doctor = {
             "the user that the server runs as.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct doctor_command),
     .stops = true,
     .check = check,
     .run = run,

@@ -7,13 +7,13 @@
 
 #define TEXTS_MAX 65536
 
-struct chosen {
+struct embed_command {
     struct model_query query;
     const char *pooling;
 };
 
 static const struct option rows[] = {
-    {"pooling", OPTION_TEXT, offsetof(struct chosen, pooling), "NAME",
+    {"pooling", OPTION_TEXT, offsetof(struct embed_command, pooling), "NAME",
      .help = "pooling: mean, cls or last (default: the model's)", .words = "mean|cls|last"},
     {0},
 };
@@ -105,7 +105,7 @@ static enum err answer_query(struct model_query *embed, const json_t *object, st
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct embed_command *chosen = call->chosen;
     struct model_query *query = &chosen->query;
     query->answer = answer_query;
     if (chosen->pooling && !pooling_of_name(str_from(chosen->pooling), &query->options.pooling))
@@ -114,12 +114,12 @@ static enum err check(struct command_call *call, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct embed_command *chosen = call->chosen;
     return model_query_run(&chosen->query, error);
 }
 
-static const struct option_table tables[] = {{model_query_rows, offsetof(struct chosen, query)},
-                                             {rows, 0}};
+static const struct option_table tables[] = {
+    {model_query_rows, offsetof(struct embed_command, query)}, {rows, 0}};
 
 const struct command cmd_embed = {
     .name = "embed",
@@ -130,7 +130,7 @@ const struct command cmd_embed = {
             "labels.\n",
     .tables = tables,
     .table_count = 2,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct embed_command),
     .check = check,
     .run = run,
 };

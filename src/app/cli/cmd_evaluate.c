@@ -23,7 +23,7 @@
 #define VALUE_BYTES 32
 #define TEXT_BYTES 4096
 
-struct chosen {
+struct evaluate_command {
     struct engine_choice choice;
     struct node_options node; /* only its models are used */
     struct prices prices;
@@ -41,7 +41,7 @@ struct chosen {
     char folder_usual[TEXT_BYTES];
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct evaluate_command, field)
 static const struct option rows[] = {
     {"output-dir", OPTION_TEXT, AT(folder), "DIR",
      .help = "folder of requests, results, figures and report (default: FILE.evaluation)",
@@ -100,7 +100,7 @@ static const struct option rows[] = {
 };
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct evaluate_command *chosen = context;
     engine_options_set_defaults(&chosen->choice);
     prices_init(&chosen->prices);
     chosen->top = 10;
@@ -111,7 +111,7 @@ static void set_defaults(void *context) {
 }
 
 static void release(void *context) {
-    struct chosen *chosen = context;
+    struct evaluate_command *chosen = context;
     evaluation_release(&chosen->evaluation);
     for (size_t i = 0; i < EVALUATION_MODELS_MAX; i++)
         tune_arguments_release(&chosen->arguments[i]);
@@ -119,7 +119,7 @@ static void release(void *context) {
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct evaluate_command *chosen = call->chosen;
     struct engine_choice *choice = &chosen->choice;
     if (!call->operands[0]) return err_set(error, ERR_INVALID, "FILE is missing");
     if (choice->aliases.count > 0 || choice->served_names.count > 0)
@@ -186,7 +186,7 @@ static enum err add_common(struct tune_arguments *arguments, const char *model,
     return err;
 }
 
-static enum err add_model(struct chosen *chosen, const struct model_choice *model,
+static enum err add_model(struct evaluate_command *chosen, const struct model_choice *model,
                           struct error *error) {
     struct evaluation *evaluation = &chosen->evaluation;
     struct tune_arguments *arguments = &chosen->arguments[evaluation->count];
@@ -198,7 +198,8 @@ static enum err add_model(struct chosen *chosen, const struct model_choice *mode
 }
 
 /* NAME=URL: the model NAME of a server. */
-static enum err add_upstream(struct chosen *chosen, const char *text, struct error *error) {
+static enum err add_upstream(struct evaluate_command *chosen, const char *text,
+                             struct error *error) {
     struct evaluation *evaluation = &chosen->evaluation;
     struct tune_arguments *arguments = &chosen->arguments[evaluation->count];
     struct candidate *candidate = &evaluation->candidates[evaluation->count++];
@@ -209,7 +210,7 @@ static enum err add_upstream(struct chosen *chosen, const char *text, struct err
     return err == OK ? add_common(arguments, candidate->name, &chosen->prices, error) : err;
 }
 
-static enum err add_all(struct chosen *chosen, struct error *error) {
+static enum err add_all(struct evaluate_command *chosen, struct error *error) {
     enum err err = OK;
     for (size_t i = 0; i < chosen->node.model_count && err == OK; i++)
         err = add_model(chosen, &chosen->node.models[i], error);
@@ -241,7 +242,7 @@ static enum err keep(const struct evaluation *evaluation, const char *name, writ
     return err;
 }
 
-static void show(const struct chosen *chosen) {
+static void show(const struct evaluate_command *chosen) {
     struct buf out;
     if (!chosen->json) {
         evaluate_show_table(&chosen->evaluation);
@@ -254,7 +255,7 @@ static void show(const struct chosen *chosen) {
 }
 
 /* Reads the judgements of a project of Label Studio as they are now; nothing else keeps them. */
-static enum err open_studio(struct chosen *chosen, const volatile bool *stop, int *ret_fd,
+static enum err open_studio(struct evaluate_command *chosen, const volatile bool *stop, int *ret_fd,
                             char ret_path[32], struct error *error) {
     const struct history_wish wish = {.project = studio_source_project(chosen->reference),
                                       .id_field = chosen->id_field};
@@ -267,7 +268,7 @@ static enum err open_studio(struct chosen *chosen, const volatile bool *stop, in
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct evaluate_command *chosen = call->chosen;
     struct evaluation *evaluation = &chosen->evaluation;
     struct terminal terminal;
     enum err err = engine_options_find_models(&chosen->choice, &chosen->node, call->stop, error);
@@ -326,7 +327,7 @@ const struct command cmd_evaluate = {
         "best requests are computed whole.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct evaluate_command),
     .operands_max = 1,
     .has_settings = true,
     .stops = true,

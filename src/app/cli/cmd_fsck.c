@@ -7,13 +7,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-struct chosen {
+struct fsck_command {
     const char *state_dir;
     char state_dir_usual[PATH_MAX];
 };
 
 static const struct option rows[] = {
-    {"state-dir", OPTION_TEXT, offsetof(struct chosen, state_dir), "DIR",
+    {"state-dir", OPTION_TEXT, offsetof(struct fsck_command, state_dir), "DIR",
      .help = "state directory to check, of a server that is not running (default that of `quern "
              "serve`)"},
     {0},
@@ -26,13 +26,13 @@ static void print_violation(void *context, const char *sentence) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct fsck_command *chosen = context;
     state_dir_default(chosen->state_dir_usual);
     chosen->state_dir = chosen->state_dir_usual;
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct fsck_command *chosen = call->chosen;
     struct fsck_found found = {0};
     enum err err = fsck_run(chosen->state_dir, print_violation, NULL, &found, error);
     if (err != OK) return err;
@@ -62,7 +62,7 @@ const struct command cmd_fsck = {
         "Changes nothing; prints one line per broken promise, and exits with 10 if there is one.\n",
     .tables = tables,
     .table_count = 1,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct fsck_command),
     .set_defaults = set_defaults,
     .run = run,
 };

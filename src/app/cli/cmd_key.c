@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-struct chosen {
+struct key_command {
     const char *state_dir;
     const char *name;
     const char *scopes;
@@ -26,7 +26,7 @@ struct chosen {
     char state_dir_usual[PATH_MAX];
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct key_command, field)
 static const struct option rows[] = {
     {"state-dir", OPTION_TEXT, AT(state_dir), "DIR",
      .help = "state directory of the server, which may be running"},
@@ -51,8 +51,8 @@ static const struct option rows[] = {
 };
 
 /* Checks the options of `create` and makes them a key without its secret. */
-static enum err read_row(const struct chosen *chosen, int64_t now_unix_s, struct key_row *ret_row,
-                         struct error *error) {
+static enum err read_row(const struct key_command *chosen, int64_t now_unix_s,
+                         struct key_row *ret_row, struct error *error) {
     const struct key_new key = {.name = str_from(chosen->name),
                                 .owner = str_from(chosen->owner),
                                 .scopes = str_from(chosen->scopes),
@@ -67,7 +67,7 @@ static enum err read_row(const struct chosen *chosen, int64_t now_unix_s, struct
 }
 
 static enum err create(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct key_command *chosen = call->chosen;
     struct key_row row = chosen->row;
     char text[KEY_TEXT_BYTES];
     enum err err = key_file_add(chosen->state_dir, &row, clock_unix_s(), text, error);
@@ -103,7 +103,7 @@ static void print_row(const struct key_row *row, int64_t now_unix_s) {
 }
 
 static enum err list(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct key_command *chosen = call->chosen;
     struct key_file file;
     int64_t now_unix_s = clock_unix_s();
     enum err err = key_file_list(&file, chosen->state_dir, error);
@@ -117,7 +117,7 @@ static enum err list(struct command_call *call, struct error *error) {
 }
 
 static enum err revoke(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct key_command *chosen = call->chosen;
     struct key_row row;
     enum err err = key_file_revoke(chosen->state_dir, str_from(call->operands[1]), clock_unix_s(),
                                    &row, error);
@@ -129,7 +129,7 @@ static enum err revoke(struct command_call *call, struct error *error) {
 /* Prints the public key of the key that signs manifests; a line of an allowed_signers file begins
  * with a name before it. */
 static enum err show_public(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct key_command *chosen = call->chosen;
     char path[PATH_MAX], text[SSH_PUBLIC_TEXT_BYTES];
     struct ssh_key key;
     if (snprintf(path, sizeof path, "%s/" SIGNING_KEY_NAME, chosen->state_dir) >= PATH_MAX)
@@ -158,7 +158,7 @@ static const struct action *find_action(const struct command_call *call) {
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct key_command *chosen = call->chosen;
     const struct action *action = find_action(call);
     if (!action)
         return err_set(error, ERR_INVALID, "say create, list, revoke or public; see --help");
@@ -177,7 +177,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct key_command *chosen = context;
     chosen->batches_max = KEY_BATCHES_MAX;
 }
 
@@ -193,7 +193,7 @@ const struct command cmd_key = {
             "A running server sees a change within a second. It asks for a key once one exists.\n",
     .tables = tables,
     .table_count = 1,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct key_command),
     .operands_max = 2,
     .words = "create|list|revoke|public",
     .set_defaults = set_defaults,

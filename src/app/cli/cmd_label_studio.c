@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct chosen {
+struct label_studio_command {
     struct session_choice session;
     const char *url, *token_file, *state, *title, *requests, *judgements, *output, *preference;
     const char *id_field;
@@ -20,7 +20,7 @@ struct chosen {
     bool overwrite, is_unique, has_events, ends_with_parent;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct label_studio_command, field)
 static const struct option rows[] = {
     {"label-studio-url", OPTION_TEXT, AT(url), "URL",
      .help = "Label Studio to talk to (default: LABEL_STUDIO_URL)"},
@@ -68,7 +68,7 @@ static enum exchange_work read_work(const char *word) {
     return strcmp(word, "sync") == 0 ? EXCHANGE_SYNC : 0;
 }
 
-static enum err read_preference(const struct chosen *chosen,
+static enum err read_preference(const struct label_studio_command *chosen,
                                 enum studio_pull_preference *ret_preference, struct error *error) {
     static const char *const words[] = {"both", "quern", "label-studio"};
     *ret_preference = STUDIO_PULL_BOTH;
@@ -86,7 +86,7 @@ static bool is_import(const struct command_call *call) {
 }
 
 static enum err check_import(const struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct label_studio_command *chosen = call->chosen;
     int64_t project = 0;
     bool exists;
     char url[REMOTE_URL_BYTES];
@@ -99,7 +99,7 @@ static enum err check_import(const struct command_call *call, struct error *erro
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct label_studio_command *chosen = call->chosen;
     enum studio_pull_preference preference;
     bool exists;
     char url[REMOTE_URL_BYTES];
@@ -145,7 +145,7 @@ static void say(void *context, const char *sentence) {
 
 static enum err exchange(struct session *session, const struct command_call *call, const char *url,
                          const char *token, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct label_studio_command *chosen = call->chosen;
     struct exchange_report report;
     struct exchange_wish wish = {.batch = call->operands[1],
                                  .work = read_work(call->operands[0]),
@@ -189,7 +189,7 @@ static void print_history(const struct history_report *report) {
 /* The annotations of a project that quern did not make, as judgements in a file. */
 static enum err import(struct session *session, const struct command_call *call, const char *url,
                        const char *token, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct label_studio_command *chosen = call->chosen;
     struct history_wish wish = {.id_field = chosen->id_field};
     struct history_report report;
     struct buf out;
@@ -217,7 +217,7 @@ static enum err import(struct session *session, const struct command_call *call,
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct label_studio_command *chosen = call->chosen;
     struct session session;
     struct secret token = {0};
     char url[REMOTE_URL_BYTES];
@@ -234,7 +234,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct label_studio_command *chosen = context;
     session_set_defaults(&chosen->session);
     chosen->settle_s = STUDIO_PUSH_SETTLE_MS / 1000;
 }
@@ -253,7 +253,7 @@ const struct command cmd_label_studio = {
         "After a break the same command goes on; no task and no judgement is made twice.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct label_studio_command),
     .operands_max = 2,
     .words = "push|pull|sync|import",
     .stops = true,

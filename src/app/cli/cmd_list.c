@@ -6,12 +6,12 @@
 
 #include <stdio.h>
 
-struct chosen {
+struct list_command {
     struct session_choice session;
     int64_t limit;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct list_command, field)
 static const struct option rows[] = {
     {"limit", OPTION_INTEGER, AT(limit), "N", .help = "batches to list (default 20)", .min = 1,
      .max = 1000000},
@@ -46,12 +46,12 @@ static bool take(void *context, const json_t *object) {
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct list_command *chosen = call->chosen;
     return session_check(&chosen->session, error);
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct list_command *chosen = call->chosen;
     struct session session;
     struct list list = {.json = chosen->session.json, .error = error};
     enum err err = session_open(&session, "list", &chosen->session, call->stop, error);
@@ -65,7 +65,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct list_command *chosen = context;
     session_set_defaults(&chosen->session);
     chosen->limit = 20;
 }
@@ -80,7 +80,7 @@ const struct command cmd_list = {
             "without a name has that of its file, for the first 100.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct list_command),
     .stops = true,
     .set_defaults = set_defaults,
     .check = check,

@@ -13,15 +13,15 @@
 #define TOP_DEFAULT 8
 #define KV_BYTES ((uint64_t)2 << 30)
 
-struct chosen {
+struct logits_command {
     struct model_query query;
     const char *load_format, *kv_cache_dtype;
 };
 
 static const struct option rows[] = {
-    {"load-format", OPTION_TEXT, offsetof(struct chosen, load_format), "FORMAT",
+    {"load-format", OPTION_TEXT, offsetof(struct logits_command, load_format), "FORMAT",
      .help = "weights: auto, or dummy to make them up (default auto)", .words = "auto|dummy"},
-    {"kv-cache-dtype", OPTION_TEXT, offsetof(struct chosen, kv_cache_dtype), "NAME",
+    {"kv-cache-dtype", OPTION_TEXT, offsetof(struct logits_command, kv_cache_dtype), "NAME",
      .help = "numbers of the KV cache: auto or int8_per_token_head (default auto)",
      .words = "auto|int8_per_token_head"},
     {0},
@@ -134,7 +134,7 @@ static enum err answer_query(struct model_query *logits, const json_t *object, s
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct logits_command *chosen = call->chosen;
     struct model_query *query = &chosen->query;
     query->answer = answer_query;
     query->options.kv_bytes = KV_BYTES;
@@ -149,12 +149,12 @@ static enum err check(struct command_call *call, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct logits_command *chosen = call->chosen;
     return model_query_run(&chosen->query, error);
 }
 
-static const struct option_table tables[] = {{model_query_rows, offsetof(struct chosen, query)},
-                                             {rows, 0}};
+static const struct option_table tables[] = {
+    {model_query_rows, offsetof(struct logits_command, query)}, {rows, 0}};
 
 const struct command cmd_logits = {
     .name = "logits",
@@ -165,7 +165,7 @@ const struct command cmd_logits = {
         "positions.\n",
     .tables = tables,
     .table_count = 2,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct logits_command),
     .check = check,
     .run = run,
 };

@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct chosen {
+struct models_command {
     const char *name;
     int64_t max_model_len, device_memory_mib, tensor_parallel_size;
     bool json, templates;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct models_command, field)
 static const struct option rows[] = {
     {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object per model"},
     {"templates", OPTION_SWITCH, AT(templates),
@@ -42,14 +42,14 @@ static const struct option rows[] = {
 /* --- list --- */
 
 struct listing {
-    const struct chosen *chosen;
+    const struct models_command *chosen;
     const volatile bool *stop;
     size_t count;
 };
 
 static void print_file(void *context, const struct model_file *file) {
     struct listing *listing = context;
-    const struct chosen *chosen = listing->chosen;
+    const struct models_command *chosen = listing->chosen;
     struct model_facts facts;
     struct models_card card = {0};
     if (*listing->stop) return;
@@ -85,7 +85,7 @@ static enum err list(struct command_call *call, struct error *error) {
 /* --- inspect --- */
 
 static enum err inspect(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct models_command *chosen = call->chosen;
     struct model_file file;
     struct model_facts facts;
     struct models_card card = {0};
@@ -141,7 +141,7 @@ static enum err verify(struct command_call *call, struct error *error) {
 /* --- the command --- */
 
 static enum err add(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct models_command *chosen = call->chosen;
     return catalog_add(call->operands[1], chosen->name, error);
 }
 
@@ -173,7 +173,7 @@ static enum err check(struct command_call *call, struct error *error) {
     if (!action->operand && call->operands[1])
         return err_set(error, ERR_INVALID, "'%.80s' is one argument too many; see --help",
                        call->operands[1]);
-    const struct chosen *chosen = call->chosen;
+    const struct models_command *chosen = call->chosen;
     if (chosen->tensor_parallel_size > 0 && action->run != inspect)
         return err_set(error, ERR_INVALID, "--tensor-parallel-size goes with inspect");
     if (action->operand && !call->operands[1])
@@ -191,7 +191,7 @@ static void enter_sandbox(void) {
 
 static enum err run(struct command_call *call, struct error *error) {
     const struct action *action = find_action(call);
-    struct chosen *chosen = call->chosen;
+    struct models_command *chosen = call->chosen;
     if (action->has_card && chosen->device_memory_mib == 0)
         chosen->device_memory_mib = models_card_mib(); /* now: the sandbox opens no library */
     if (chosen->tensor_parallel_size > 0 && chosen->device_memory_mib == 0)
@@ -217,7 +217,7 @@ const struct command cmd_models = {
         "add: gives a GGUF file or a folder a name, by a link in quern's folder.\n",
     .tables = tables,
     .table_count = 1,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct models_command),
     .operands_max = 2,
     .words = "list|inspect|verify|add",
     .stops = true,

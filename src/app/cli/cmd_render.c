@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "base/os.h"
 #include "cli/command.h"
-#include "cli/records.h"
 #include "cli/render_decision.h"
+#include "cli/stdin_records.h"
 #include "engine/model_sandbox.h"
 #include "engine/vocabulary.h"
 #include "hub/catalog.h"
@@ -125,8 +125,8 @@ static enum err run(struct command_call *call, struct error *error) {
     if (err != OK) return err;
     json_t *words = render->vocabulary.tokenizer ? vocabulary_context(&render->vocabulary) : NULL;
     render->options.model_context = words;
-    err = records_answer(render->batch, render->decision ? answer_decision : answer_record, render,
-                         error);
+    err = stdin_records_answer(render->batch, render->decision ? answer_decision : answer_record,
+                               render, error);
     json_decref(words);
     vocabulary_close(&render->vocabulary);
     return err;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct chosen {
+struct replay_command {
     struct proof_choice proof;
     int64_t lines;
     struct option_list models;
@@ -18,7 +18,7 @@ struct chosen {
     json_t *shown; /* lines of --json */
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct replay_command, field)
 static const struct option rows[] = {
     {"lines", OPTION_INTEGER, AT(lines), "N",
      .help = "lines to compute again, at equal distances (default 20)", .min = 1,
@@ -34,18 +34,18 @@ static const char *const match_names[] = {"bit_equal", "same_meaning", "differen
 static const char *const match_words[] = {"bit-equal", "equal in meaning", "different"};
 
 static void set_defaults(void *context) {
-    ((struct chosen *)context)->lines = 20;
+    ((struct replay_command *)context)->lines = 20;
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct replay_command *chosen = call->chosen;
     if (chosen->models.count > REPLAY_MODELS_MAX)
         return err_set(error, ERR_INVALID, "--model: at most %d", REPLAY_MODELS_MAX);
     return proof_options_check(&chosen->proof, call->operands[0], error);
 }
 
 static void show_line(void *context, const struct replay_line *line) {
-    struct chosen *chosen = context;
+    struct replay_command *chosen = context;
     const char *why = line->is_sampled ? "sampled, without a seed" : "";
     if (chosen->json)
         json_array_append_new(chosen->shown,
@@ -57,7 +57,7 @@ static void show_line(void *context, const struct replay_line *line) {
                line->match != ANSWER_BIT_EQUAL ? why : "");
 }
 
-static void show_json(const struct chosen *chosen, const struct replay *is) {
+static void show_json(const struct replay_command *chosen, const struct replay *is) {
     struct buf out;
     json_t *reasons = json_array();
     for (size_t i = 0; i < is->reason_count; i++)
@@ -74,7 +74,7 @@ static void show_json(const struct chosen *chosen, const struct replay *is) {
     json_decref(whole);
 }
 
-static void show_end(const struct chosen *chosen, const struct replay *is) {
+static void show_end(const struct replay_command *chosen, const struct replay *is) {
     if (chosen->json) {
         show_json(chosen, is);
         return;
@@ -91,7 +91,7 @@ static void show_end(const struct chosen *chosen, const struct replay *is) {
 
 static enum err replay_in(struct command_call *call, const struct run_proof *proof,
                           const char *folder, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct replay_command *chosen = call->chosen;
     struct replay is;
     struct replay_options options = {.lines = (uint64_t)chosen->lines,
                                      .setting = manifest_setting_kind,
@@ -110,7 +110,7 @@ static enum err replay_in(struct command_call *call, const struct run_proof *pro
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct replay_command *chosen = call->chosen;
     const char *temporary = getenv("TMPDIR");
     char folder[PATH_MAX], name[24];
     struct run_proof proof;
@@ -126,7 +126,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void release(void *context) {
-    json_decref(((struct chosen *)context)->shown);
+    json_decref(((struct replay_command *)context)->shown);
 }
 
 static const struct option_table tables[] = {{rows, 0}, {proof_option_rows, AT(proof)}};
@@ -140,7 +140,7 @@ const struct command cmd_replay = {
             "another model, build or instruction set, or sampling without a seed.\n",
     .tables = tables,
     .table_count = 2,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct replay_command),
     .operands_max = 1,
     .stops = true,
     .set_defaults = set_defaults,

@@ -16,14 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
-struct chosen {
+struct restore_command {
     const char *state_dir;
     int64_t generation;
     bool again;
     char state_dir_usual[PATH_MAX];
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct restore_command, field)
 static const struct option rows[] = {
     {"state-dir", OPTION_TEXT, AT(state_dir), "DIR",
      .help = "new or empty directory to restore into (default that of `quern serve`)"},
@@ -36,7 +36,7 @@ static const struct option rows[] = {
 };
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct restore_command *chosen = context;
     state_dir_default(chosen->state_dir_usual);
     chosen->state_dir = chosen->state_dir_usual;
 }
@@ -48,7 +48,7 @@ static enum err check(struct command_call *call, struct error *error) {
 
 /* Restores what `quern serve --copy-to` has stored. */
 static enum err run_copy(const struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct restore_command *chosen = call->chosen;
     struct copy_restored restored;
     char when[BACKUP_TIME_BYTES];
     if (chosen->generation || chosen->again)
@@ -77,7 +77,7 @@ static bool is_copy(const char *name) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct restore_command *chosen = call->chosen;
     if (is_copy(call->operands[0])) return run_copy(call, error);
     struct backup_restore restore = {.dir = call->operands[0],
                                      .state_dir = chosen->state_dir,
@@ -128,7 +128,7 @@ const struct command cmd_restore = {
             "`quern serve --copy-to` fills is restored as well, up to its last entry.\n",
     .tables = tables,
     .table_count = 1,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct restore_command),
     .operands_max = 1,
     .stops = true,
     .set_defaults = set_defaults,

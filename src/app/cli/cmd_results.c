@@ -4,12 +4,12 @@
 #include "cli/results_show.h"
 #include "client/remote_batches.h"
 
-struct chosen {
+struct results_command {
     struct session_choice session;
     struct results_wish wish;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct results_command, field)
 static const struct option rows[] = {
     {"output-file", OPTION_TEXT, AT(wish.output), "OUT",
      .help = "file of results, a table (.csv, .tsv, .parquet), or an s3://BUCKET/KEY (default: "
@@ -32,7 +32,7 @@ static const struct option rows[] = {
 };
 
 static enum err check(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct results_command *chosen = call->chosen;
     const struct results_wish *wish = &chosen->wish;
     if (wish->csv && wish->tsv)
         return err_set(error, ERR_INVALID, "--csv and --tsv exclude each other");
@@ -47,7 +47,7 @@ static enum err check(struct command_call *call, struct error *error) {
 }
 
 static enum err bring(struct session *session, struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct results_command *chosen = call->chosen;
     const char *id = call->operands[0];
     struct batch_object batch;
     json_t *object;
@@ -71,7 +71,7 @@ static enum err bring(struct session *session, struct command_call *call, struct
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct results_command *chosen = call->chosen;
     struct session session;
     enum err err = session_open(&session, "results", &chosen->session, call->stop, error);
     if (err == OK) err = bring(&session, call, error);
@@ -80,7 +80,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct results_command *chosen = context;
     session_set_defaults(&chosen->session);
 }
 
@@ -97,7 +97,7 @@ const struct command cmd_results = {
         "makes a table of the requests and their results.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct results_command),
     .operands_max = 1,
     .stops = true,
     .set_defaults = set_defaults,

@@ -8,13 +8,13 @@
 
 #include <inttypes.h>
 
-struct chosen {
+struct retry_command {
     struct session_choice session;
     struct follow_choice follow;
     const char *input;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct retry_command, field)
 static const struct option rows[] = {
     {"input-file", OPTION_TEXT, AT(input), "IN",
      .help = "input of the batch, for servers that no longer have it", .letter = 'i'},
@@ -22,7 +22,7 @@ static const struct option rows[] = {
 };
 
 static enum err check(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct retry_command *chosen = call->chosen;
     return session_check_id(&chosen->session, call->operands[0], error);
 }
 
@@ -43,7 +43,7 @@ static enum err retry_by_files(struct session *session, const struct batch_objec
 
 static enum err retry(struct session *session, struct command_call *call, json_t **ret_batch,
                       struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct retry_command *chosen = call->chosen;
     struct batch_object batch;
     json_t *object;
     char submission[64];
@@ -63,7 +63,7 @@ static enum err retry(struct session *session, struct command_call *call, json_t
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct retry_command *chosen = call->chosen;
     struct session session;
     json_t *batch;
     bool is_finished;
@@ -79,7 +79,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct retry_command *chosen = context;
     session_set_defaults(&chosen->session);
     follow_set_defaults(&chosen->follow);
 }
@@ -98,7 +98,7 @@ const struct command cmd_retry = {
         "or from the input file that the server still has.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct retry_command),
     .operands_max = 1,
     .stops = true,
     .set_defaults = set_defaults,

@@ -17,14 +17,14 @@
 #define IDS_MAX (COMMAND_OPERANDS_MAX - 1) /* the last operand is NULL */
 #define LISTED_MAX 1000000                 /* batches that --older-than looks at */
 
-struct chosen {
+struct rm_command {
     struct session_choice session;
     const char *older_than; /* NULL: the ids of the command line */
     int64_t older_s;
     bool yes;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct rm_command, field)
 static const struct option rows[] = {
     {"older-than", OPTION_TEXT, AT(older_than), "30d",
      .help = "delete all batches that ended longer ago: days, hours or minutes (30d, 12h, 90m)"},
@@ -81,7 +81,7 @@ static bool is_wanted(const struct removal *removal) {
 
 static enum err choose(struct removal *removal, const struct command_call *call,
                        struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct rm_command *chosen = call->chosen;
     if (!chosen->older_than) {
         for (size_t i = 0; i < IDS_MAX && call->operands[i]; i++)
             add_id(removal, call->operands[i]);
@@ -139,7 +139,7 @@ static enum err delete_all(struct removal *removal, bool json, struct error *err
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct rm_command *chosen = call->chosen;
     if (chosen->older_than && call->operands[0])
         return err_set(error, ERR_INVALID, "give ids or --older-than, not both");
     if (chosen->older_than && !read_age(chosen->older_than, &chosen->older_s))
@@ -154,7 +154,7 @@ static enum err check(struct command_call *call, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct rm_command *chosen = call->chosen;
     struct removal removal = {.before_unix_s = 0};
     enum err err = session_open(&removal.session, "rm", &chosen->session, call->stop, error);
     if (err == OK) err = choose(&removal, call, error);
@@ -165,7 +165,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct rm_command *chosen = context;
     session_set_defaults(&chosen->session);
 }
 
@@ -179,7 +179,7 @@ const struct command cmd_rm = {
             "results, judgements and events. Nothing brings them back. Prints what was freed.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct rm_command),
     .operands_max = IDS_MAX,
     .stops = true,
     .set_defaults = set_defaults,

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct chosen {
+struct run_command {
     struct offline_options offline;
     struct offline_places places;
     const char *input, *output, *output_folder;
@@ -30,7 +30,7 @@ struct chosen {
     json_t *settings; /* owned; the manifest has them */
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct run_command, field)
 static const struct option rows[] = {
     {"input-file", OPTION_TEXT, AT(input), "IN",
      .help =
@@ -62,21 +62,21 @@ static const struct option rows[] = {
 };
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct run_command *chosen = context;
     engine_options_set_defaults(&chosen->choice);
     prices_init(&chosen->prices);
     chosen->offline.node.watches_cards = true;
 }
 
 static void release(void *context) {
-    struct chosen *chosen = context;
+    struct run_command *chosen = context;
     engine_options_release(&chosen->choice, &chosen->offline.node);
     table_options_release(&chosen->table);
     json_decref(chosen->settings);
 }
 
 /* Where the manifest goes, and who signs it. */
-static enum err choose_manifest(struct chosen *chosen, struct error *error) {
+static enum err choose_manifest(struct run_command *chosen, struct error *error) {
     struct offline_proof *proof = &chosen->offline.proof;
     bool is_file = strcmp(chosen->places.output_path, chosen->output) == 0;
     proof->path = chosen->manifest;
@@ -94,7 +94,7 @@ static enum err choose_manifest(struct chosen *chosen, struct error *error) {
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct run_command *chosen = call->chosen;
     if (!chosen->input || !chosen->output)
         return err_set(error, ERR_INVALID, "%s is missing", chosen->input ? "-o OUT" : "-i IN");
     if (chosen->json && strcmp(chosen->output, "-") == 0)
@@ -118,7 +118,7 @@ static enum err check(struct command_call *call, struct error *error) {
 /* Finishes a run whose results are all in the local output. */
 static enum err deliver(struct command_call *call, const struct offline_summary *summary,
                         struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct run_command *chosen = call->chosen;
     enum err err = offline_places_send(&chosen->places, call->stop, error);
     if (err != OK) {
         fprintf(stderr, "quern run: all results are in %s; the same command sends them again\n",
@@ -132,7 +132,8 @@ static enum err deliver(struct command_call *call, const struct offline_summary 
 
 /* Whether the results lie here, and only their sending failed. --overwrite is about what lies at
  * the other side, not about them. */
-static bool waits_for_sending(const struct chosen *chosen, struct offline_summary *ret_summary) {
+static bool waits_for_sending(const struct run_command *chosen,
+                              struct offline_summary *ret_summary) {
     struct offline_options kept = chosen->offline;
     struct error ignored;
     kept.overwrite = false;
@@ -141,7 +142,7 @@ static bool waits_for_sending(const struct chosen *chosen, struct offline_summar
 }
 
 static enum err run_file(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct run_command *chosen = call->chosen;
     struct run_show show = {.quiet = chosen->quiet, .has_rows = chosen->table.plan != NULL};
     struct offline_options *offline = &chosen->offline;
     struct offline_summary summary = {0};
@@ -163,7 +164,7 @@ static enum err run_file(struct command_call *call, struct error *error) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct run_command *chosen = call->chosen;
     if (chosen->ends_with_parent) stop_with_parent();
     enum err err =
         table_options_open(&chosen->table, chosen->output, &chosen->offline.input, error);
@@ -174,11 +175,12 @@ static enum err run(struct command_call *call, struct error *error) {
     return err;
 }
 
-static const struct option_table tables[] = {{rows, 0},
-                                             {table_option_rows, offsetof(struct chosen, table)},
-                                             PRICE_TABLES(offsetof(struct chosen, prices)),
-                                             {engine_option_rows, offsetof(struct chosen, choice)},
-                                             {vllm_option_rows, 0}};
+static const struct option_table tables[] = {
+    {rows, 0},
+    {table_option_rows, offsetof(struct run_command, table)},
+    PRICE_TABLES(offsetof(struct run_command, prices)),
+    {engine_option_rows, offsetof(struct run_command, choice)},
+    {vllm_option_rows, 0}};
 
 const struct command cmd_run = {
     .name = "run",
@@ -191,7 +193,7 @@ const struct command cmd_run = {
         "--prompt makes a request of each row; and OUT may be one, with a column per answer.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct run_command),
     .has_settings = true,
     .stops = true,
     .set_defaults = set_defaults,

@@ -21,7 +21,7 @@
 
 #define KEEP_ALIVE_MS 300000 /* as Ollama has it */
 
-struct chosen {
+struct serve_command {
     const struct command_call *call;
     struct serve_options serve;
     struct engine_choice choice;
@@ -41,7 +41,7 @@ struct chosen {
     char studio_url[REMOTE_URL_BYTES];
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct serve_command, field)
 static const struct option rows[] = {
     {"host", OPTION_TEXT, AT(serve.host), "ADDRESS",
      .help = "address to listen on (default 127.0.0.1)"},
@@ -125,7 +125,7 @@ static const struct option limit_rows[] = {
 };
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct serve_command *chosen = context;
     engine_options_set_defaults(&chosen->choice);
     state_dir_default(chosen->state_dir_usual);
     chosen->serve.node.store.dir = chosen->state_dir_usual;
@@ -144,7 +144,7 @@ static void set_defaults(void *context) {
 }
 
 static void release(void *context) {
-    struct chosen *chosen = context;
+    struct serve_command *chosen = context;
     engine_options_release(&chosen->choice, &chosen->serve.node);
     queue_options_release(&chosen->queue);
     shelf_close(chosen->shelf);
@@ -152,7 +152,7 @@ static void release(void *context) {
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct serve_command *chosen = call->chosen;
     struct serve_options *serve = &chosen->serve;
     struct engine_choice *choice = &chosen->choice;
     choice->may_have_none = true;
@@ -204,7 +204,7 @@ static enum err check(struct command_call *call, struct error *error) {
 }
 
 static void print_listening(void *context, const char *host, uint16_t port) {
-    const struct chosen *chosen = context;
+    const struct serve_command *chosen = context;
     bool is_v6 = strchr(host, ':');
     printf("listening on %s://%s%s%s:%u\n", chosen->serve.ssl_certfile ? "https" : "http",
            is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
@@ -224,7 +224,7 @@ static void tell_restarts(const struct command_call *running, const struct comma
 /* Takes over what was read again, or nothing of it. */
 static enum err take_again(const struct command_call *running, const struct command_call *again,
                            struct reload *reload, struct error *error) {
-    const struct chosen *wanted = again->chosen;
+    const struct serve_command *wanted = again->chosen;
     enum err err = reload_take(reload, &wanted->serve, error);
     if (err != OK) return err;
     log_set_level(LOG_INFO);
@@ -234,7 +234,7 @@ static enum err take_again(const struct command_call *running, const struct comm
 }
 
 static void reload(void *context, struct reload *reload) {
-    const struct chosen *chosen = context;
+    const struct serve_command *chosen = context;
     struct command_reading *again = mem_new(1, sizeof *again);
     struct error error;
     enum log_level level = log_level();
@@ -256,7 +256,7 @@ static void reload(void *context, struct reload *reload) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct serve_command *chosen = call->chosen;
     struct serve_options *serve = &chosen->serve;
     if (chosen->ends_with_parent) die_with_parent();
     chosen->call = call;
@@ -272,14 +272,15 @@ static enum err run(struct command_call *call, struct error *error) {
     return err == OK ? serve_run(serve, error) : err;
 }
 
-static const struct option_table tables[] = {{rows, 0},
-                                             {engine_option_rows, offsetof(struct chosen, choice)},
-                                             {front_option_rows, offsetof(struct chosen, serve)},
-                                             {limit_rows, 0},
-                                             {queue_option_rows, AT(queue)},
-                                             {queue_memory_rows, AT(queue)},
-                                             PRICE_TABLES(offsetof(struct chosen, serve.prices)),
-                                             {vllm_option_rows, 0}};
+static const struct option_table tables[] = {
+    {rows, 0},
+    {engine_option_rows, offsetof(struct serve_command, choice)},
+    {front_option_rows, offsetof(struct serve_command, serve)},
+    {limit_rows, 0},
+    {queue_option_rows, AT(queue)},
+    {queue_memory_rows, AT(queue)},
+    PRICE_TABLES(offsetof(struct serve_command, serve.prices)),
+    {vllm_option_rows, 0}};
 
 const struct command cmd_serve = {
     .name = "serve",
@@ -291,7 +292,7 @@ const struct command cmd_serve = {
         "certificate). SIGTERM drains; SIGHUP reads keys, certificate and settings again.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct serve_command),
     .operand_as = "model",
     .has_settings = true,
     .stops = true,

@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-struct chosen {
+struct submit_command {
     struct session_choice session;
     struct follow_choice follow;
     struct submit_wish wish;
@@ -13,7 +13,7 @@ struct chosen {
     int64_t limit;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct submit_command, field)
 static const struct option rows[] = {
     {"limit", OPTION_INTEGER, AT(limit), "N", .help = "submit the first N requests only", .min = 1,
      .max = 1e15},
@@ -31,7 +31,7 @@ static const struct option rows[] = {
 };
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct submit_command *chosen = call->chosen;
     chosen->wish.metadata = chosen->metadata.values;
     chosen->wish.metadata_count = chosen->metadata.count;
     if (!call->operands[0])
@@ -44,7 +44,7 @@ static enum err check(struct command_call *call, struct error *error) {
 static enum err open_input(struct session *session, struct command_call *call,
                            struct requests_file *ret_input, char ret_path[PATH_MAX],
                            struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct submit_command *chosen = call->chosen;
     const char *name = call->operands[0];
     ret_path[0] = '\0';
     if (!s3_is_place(name))
@@ -60,7 +60,7 @@ static enum err open_input(struct session *session, struct command_call *call,
 }
 
 static enum err submit(struct session *session, struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct submit_command *chosen = call->chosen;
     const struct results_wish *results = &chosen->follow.results;
     struct requests_file input;
     char path[PATH_MAX];
@@ -82,7 +82,7 @@ static enum err submit(struct session *session, struct command_call *call, struc
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct submit_command *chosen = call->chosen;
     struct session session;
     enum err err = session_open(&session, "submit", &chosen->session, call->stop, error);
     if (err == OK) err = submit(&session, call, error);
@@ -91,7 +91,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct submit_command *chosen = context;
     session_set_defaults(&chosen->session);
     follow_set_defaults(&chosen->follow);
     prices_init(&chosen->wish.cost.prices);
@@ -111,7 +111,7 @@ const struct command cmd_submit = {
             "batch. A lost connection makes no second batch.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct submit_command),
     .operands_max = 1,
     .stops = true,
     .set_defaults = set_defaults,

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-struct chosen {
+struct table_command {
     struct table_choice table;
     const char *output;
     bool overwrite;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct table_command, field)
 static const struct option rows[] = {
     {"output-file", OPTION_TEXT, AT(output), "OUT",
      .help = "file of requests that is made, or table of results", .letter = 'o',
@@ -24,7 +24,7 @@ static const struct option rows[] = {
 };
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct table_command *chosen = call->chosen;
     const char *const *names = call->operands;
     if (!names[0] || !chosen->output)
         return err_set(error, ERR_INVALID, "%s is missing", names[0] ? "-o OUT" : "IN");
@@ -62,7 +62,7 @@ static void say(void *context, const char *sentence) {
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct table_command *chosen = call->chosen;
     struct offline_input input = {.path = call->operands[0]};
     struct table_join_report report;
     enum err err = table_options_open(&chosen->table, chosen->output, &input, error);
@@ -82,7 +82,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void release(void *context) {
-    struct chosen *chosen = context;
+    struct table_command *chosen = context;
     table_options_release(&chosen->table);
 }
 
@@ -99,7 +99,7 @@ const struct command cmd_table = {
         "order, to a table: the cells of each row, then its answer.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct table_command),
     .operands_max = 3,
     .check = check,
     .run = run,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/command.h"
-#include "cli/records.h"
+#include "cli/stdin_records.h"
 #include "engine/model_sandbox.h"
 #include "engine/vocabulary.h"
 #include "hub/catalog.h"
@@ -112,7 +112,7 @@ static enum err run(struct command_call *call, struct error *error) {
     struct tokenize *tokenize = call->chosen;
     enum err err = open_vocabulary(tokenize, error);
     if (err != OK) return err;
-    err = records_answer(tokenize->batch, answer_record, tokenize, error);
+    err = stdin_records_answer(tokenize->batch, answer_record, tokenize, error);
     ids_release(&tokenize->ids);
     vocabulary_close(&tokenize->vocabulary);
     return err;

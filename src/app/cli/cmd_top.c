@@ -17,13 +17,13 @@
 #define WHOLE_MS 10000
 #define SLICE_MS 100
 
-struct chosen {
+struct top_command {
     struct remote_choice remote;
     int64_t seconds;
     bool once;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct top_command, field)
 static const struct option rows[] = {
     {"seconds", OPTION_INTEGER, AT(seconds), "N", .help = "time between two readings (default 2 s)",
      .min = 1, .max = 3600},
@@ -93,8 +93,9 @@ static void wait_seconds(int64_t seconds, const volatile bool *stop) {
 }
 
 /* Reads and shows until it is stopped. A server that goes away is reported and waited for. */
-static enum err watch(struct net_client *client, struct fetch *fetch, const struct chosen *chosen,
-                      const volatile bool *stop, struct error *error) {
+static enum err watch(struct net_client *client, struct fetch *fetch,
+                      const struct top_command *chosen, const volatile bool *stop,
+                      struct error *error) {
     struct top_reading *readings = mem_new(2, sizeof *readings);
     enum err err = read_metrics(client, fetch, stop, &readings[0], error);
     if (err == OK && !chosen->once) show(&readings[0], &readings[1]);
@@ -115,7 +116,7 @@ static enum err watch(struct net_client *client, struct fetch *fetch, const stru
 
 /* The operand is the server's URL, as --base-url is. */
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct top_command *chosen = call->chosen;
     char url[REMOTE_URL_BYTES];
     if (!call->operands[0]) return remote_place_check(&chosen->remote, error);
     if (chosen->remote.base_url)
@@ -131,7 +132,7 @@ static void make_url(const struct remote_place *place, char ret_url[URL_BYTES]) 
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct top_command *chosen = call->chosen;
     char url[URL_BYTES];
     struct remote_place place = {0};
     struct net_client *client = NULL;
@@ -159,7 +160,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct top_command *chosen = context;
     chosen->seconds = 2;
 }
 
@@ -174,7 +175,7 @@ const struct command cmd_top = {
         "their rates and memory, and GPUs. The key needs the scope metrics.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct top_command),
     .operands_max = 1,
     .stops = true,
     .set_defaults = set_defaults,

@@ -22,7 +22,7 @@
 #define LINES_MAX 10000
 #define VALUE_BYTES 24
 
-struct chosen {
+struct tune_command {
     struct engine_choice choice;
     struct node_options node; /* only its models are used */
     struct prices prices;     /* only watts are used */
@@ -31,7 +31,7 @@ struct chosen {
     bool json;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct tune_command, field)
 static const struct option rows[] = {
     {"lines", OPTION_INTEGER, AT(lines), "N",
      .help = "requests of each trial, from the beginning of FILE (default 64)", .min = 1,
@@ -57,7 +57,7 @@ static const struct option watts_row[] = {
 /* --- the command --- */
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct tune_command *chosen = context;
     engine_options_set_defaults(&chosen->choice);
     prices_init(&chosen->prices);
     chosen->lines = 64;
@@ -66,12 +66,12 @@ static void set_defaults(void *context) {
 }
 
 static void release(void *context) {
-    struct chosen *chosen = context;
+    struct tune_command *chosen = context;
     engine_options_release(&chosen->choice, &chosen->node);
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct tune_command *chosen = call->chosen;
     if (!call->operands[0]) return err_set(error, ERR_INVALID, "FILE is missing");
     for (size_t i = 0; i < chosen->knobs.count; i++)
         if (!knobs_has(chosen->knobs.values[i]))
@@ -100,7 +100,7 @@ static void show_json(const struct tune_figures *figures) {
 
 static enum err try_all(struct command_call *call, const struct tune_arguments *today,
                         const char *folder, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct tune_command *chosen = call->chosen;
     static struct knob_settings tried;
     static struct tune_baseline baseline;
     struct terminal terminal;
@@ -132,7 +132,7 @@ static enum err try_all(struct command_call *call, const struct tune_arguments *
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct tune_command *chosen = call->chosen;
     struct tune_arguments today;
     char folder[PATH_MAX], watts[VALUE_BYTES];
     const char *parent = getenv("TMPDIR");
@@ -163,7 +163,7 @@ const struct command cmd_tune = {
             "a time, in turn, and reports requests per second, energy and equal answers of each.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct tune_command),
     .operands_max = 1,
     .has_settings = true,
     .stops = true,

@@ -6,13 +6,13 @@
 
 #include <stdio.h>
 
-struct chosen {
+struct verify_command {
     struct proof_choice proof;
     bool skips_models, json;
     json_t *files; /* for --json */
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct verify_command, field)
 static const struct option rows[] = {
     {"skip-models", OPTION_SWITCH, AT(skips_models),
      .help = "do not read the model's files, which may take a minute"},
@@ -21,12 +21,12 @@ static const struct option rows[] = {
 };
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct verify_command *chosen = call->chosen;
     return proof_options_check(&chosen->proof, call->operands[0], error);
 }
 
 static void show_file(void *context, const struct run_file *file) {
-    struct chosen *chosen = context;
+    struct verify_command *chosen = context;
     if (chosen->json)
         json_array_append_new(chosen->files,
                               json_pack("{s:s,s:s,s:s,s:s}", "what", file->what, "path",
@@ -39,7 +39,7 @@ static void show_file(void *context, const struct run_file *file) {
                printable(file->path).text, file->why);
 }
 
-static void show_end(const struct chosen *chosen, const struct run_proof *proof,
+static void show_end(const struct verify_command *chosen, const struct run_proof *proof,
                      const char *signer_fault, size_t wrong) {
     char public[SSH_PUBLIC_TEXT_BYTES] = "";
     if (proof->manifest.is_signed) ssh_public_write(proof->manifest.public, public);
@@ -62,7 +62,7 @@ static void show_end(const struct chosen *chosen, const struct run_proof *proof,
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct verify_command *chosen = call->chosen;
     struct run_proof proof;
     struct error fault = {.code = OK};
     size_t wrong = 0;
@@ -89,7 +89,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void release(void *context) {
-    json_decref(((struct chosen *)context)->files);
+    json_decref(((struct verify_command *)context)->files);
 }
 
 static const struct option_table tables[] = {{rows, 0}, {proof_option_rows, AT(proof)}};
@@ -103,7 +103,7 @@ const struct command cmd_verify = {
             "not signed, or signed by a key that is not trusted.\n",
     .tables = tables,
     .table_count = 2,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct verify_command),
     .operands_max = 1,
     .stops = true,
     .check = check,

@@ -2,12 +2,12 @@
 #include "cli/batch_watch.h"
 #include "cli/command.h"
 
-struct chosen {
+struct watch_command {
     struct session_choice session;
     int64_t seconds;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct watch_command, field)
 static const struct option rows[] = {
     {"seconds", OPTION_INTEGER, AT(seconds), "N", .help = "time between two looks (default 2 s)",
      .min = 1, .max = 3600},
@@ -15,12 +15,12 @@ static const struct option rows[] = {
 };
 
 static enum err check(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct watch_command *chosen = call->chosen;
     return session_check_id(&chosen->session, call->operands[0], error);
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    const struct watch_command *chosen = call->chosen;
     struct session session;
     struct batch_object batch;
     const struct batch_watch watch = {.id = call->operands[0],
@@ -40,7 +40,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct watch_command *chosen = context;
     session_set_defaults(&chosen->session);
     chosen->seconds = 2;
 }
@@ -57,7 +57,7 @@ const struct command cmd_watch = {
         "the watching, not the batch.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct watch_command),
     .operands_max = 1,
     .stops = true,
     .set_defaults = set_defaults,

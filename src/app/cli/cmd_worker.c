@@ -14,7 +14,7 @@
 
 #define LOOK_MS 50
 
-struct chosen {
+struct worker_command {
     struct node_options node;
     struct engine_choice choice;
     struct queue_options queue;
@@ -23,7 +23,7 @@ struct chosen {
     int64_t drain_s, hang_s;
 };
 
-#define AT(field) offsetof(struct chosen, field)
+#define AT(field) offsetof(struct worker_command, field)
 static const struct option rows[] = {
     {"name", OPTION_TEXT, AT(name), "NAME",
      .help = "name of this machine in the server's log and status (default: its host name)"},
@@ -36,14 +36,14 @@ static const struct option rows[] = {
 };
 
 static void set_defaults(void *context) {
-    struct chosen *chosen = context;
+    struct worker_command *chosen = context;
     engine_options_set_defaults(&chosen->choice);
     chosen->drain_s = 30;
     queue_host_name(chosen->host);
 }
 
 static void release(void *context) {
-    struct chosen *chosen = context;
+    struct worker_command *chosen = context;
     engine_options_release(&chosen->choice, &chosen->node);
     queue_options_release(&chosen->queue);
 }
@@ -58,7 +58,7 @@ static enum err check_name(const char *name, struct error *error) {
 }
 
 static enum err check(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct worker_command *chosen = call->chosen;
     if (!chosen->name) chosen->name = chosen->host;
     enum err err = engine_options_check(&chosen->choice, &chosen->node, error);
     if (err == OK && !chosen->queue.url)
@@ -71,8 +71,8 @@ static enum err check(struct command_call *call, struct error *error) {
     return err;
 }
 
-static enum err serve_node(struct chosen *chosen, struct node *node, const volatile bool *stop,
-                           struct error *error) {
+static enum err serve_node(struct worker_command *chosen, struct node *node,
+                           const volatile bool *stop, struct error *error) {
     struct agent *agent = node_agent(node);
     enum err err = agent_start(agent, error);
     if (err != OK) return err;
@@ -85,7 +85,7 @@ static enum err serve_node(struct chosen *chosen, struct node *node, const volat
 }
 
 static enum err run(struct command_call *call, struct error *error) {
-    struct chosen *chosen = call->chosen;
+    struct worker_command *chosen = call->chosen;
     struct node *node;
     const struct agent_options agent = {.name = chosen->name,
                                         .version = QUERN_VERSION,
@@ -114,7 +114,7 @@ const struct command cmd_worker = {
         "come and go at any time. SIGTERM gives back what has not begun.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
-    .chosen_bytes = sizeof(struct chosen),
+    .chosen_bytes = sizeof(struct worker_command),
     .operand_as = "model",
     .has_settings = true,
     .stops = true,

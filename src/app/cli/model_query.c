@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/model_query.h"
 
-#include "cli/records.h"
+#include "cli/stdin_records.h"
 #include "engine/model_sandbox.h"
 #include "hub/catalog.h"
 
@@ -55,7 +55,7 @@ static enum err open_model(struct model_query *query, struct error *error) {
 enum err model_query_run(struct model_query *query, struct error *error) {
     enum err err = open_model(query, error);
     if (err != OK) return err;
-    err = records_answer(query->batch, answer_record, query, error);
+    err = stdin_records_answer(query->batch, answer_record, query, error);
     model_close(query->model);
     return err;
 }

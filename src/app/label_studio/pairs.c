@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-struct place {
+struct pair_place {
     int fd;
     uint64_t offset, bytes;
     bool is_used;
@@ -21,7 +21,7 @@ struct place {
 struct pairs {
     int requests_fd;
     struct map index; /* custom_id → number in `places` */
-    struct place *places;
+    struct pair_place *places;
     size_t count, capacity;
     struct lines requests;
     json_t *request; /* the current one */
@@ -47,7 +47,8 @@ static enum err index_file(struct pairs *pairs, int fd, struct error *error) {
         map_put(&pairs->index, buf_str(&pairs->id), pairs->count);
         pairs->places =
             vec_grow(pairs->places, pairs->count, &pairs->capacity, sizeof *pairs->places);
-        pairs->places[pairs->count++] = (struct place){fd, lines.offset, lines.line.bytes, false};
+        pairs->places[pairs->count++] =
+            (struct pair_place){fd, lines.offset, lines.line.bytes, false};
     }
     lines_release(&lines);
     return err;
@@ -97,7 +98,7 @@ static enum err read_result(struct pairs *pairs, struct str id, struct str *ret_
     uint64_t number;
     *ret_result = STR("");
     if (!map_get(&pairs->index, id, &number)) return OK;
-    struct place *place = &pairs->places[number];
+    struct pair_place *place = &pairs->places[number];
     place->is_used = true;
     buf_clear(&pairs->result);
     char *room = buf_reserve(&pairs->result, place->bytes);

@@ -29,7 +29,7 @@
 #define BYTES_PER_TOKEN 4            /* for guesses without a tokenizer */
 #define THREADS_MAX 64
 
-struct work {
+struct count_work {
     const struct request_count_options *options;
     struct request_count *counted;
     struct prep_options prep;
@@ -60,7 +60,7 @@ struct item {
     struct line_fault fault;
 };
 
-static bool read_item(struct work *work, struct item *item) {
+static bool read_item(struct count_work *work, struct item *item) {
     struct str line;
     pthread_mutex_lock(&work->reading);
     bool there = jsonl_file_next(&work->file, &line);
@@ -89,7 +89,7 @@ static bool fault(struct item *item, const struct refusal *refusal) {
 }
 
 /* False for a line that the batch refuses; its fault is that of the check, if it is still known. */
-static bool read_line(const struct work *work, struct item *item) {
+static bool read_line(const struct count_work *work, struct item *item) {
     const struct line_check *check = work->options->check;
     if (line_check_refuses(check, item->number)) {
         for (size_t i = 0; i < LINE_CHECK_FAULTS_MAX && i < check->count; i++)
@@ -120,7 +120,7 @@ static bool guess(struct item *item) {
 }
 
 /* Samples the messages before prep changes them. */
-static void sample_layout(struct work *work, struct item *item) {
+static void sample_layout(struct count_work *work, struct item *item) {
     pthread_mutex_lock(&work->adding);
     if (item->index % work->layout_stride == 0) {
         token_layout_add(&work->layout, item->request.messages, item->request.prompt);
@@ -129,7 +129,7 @@ static void sample_layout(struct work *work, struct item *item) {
     pthread_mutex_unlock(&work->adding);
 }
 
-static bool count_texts(const struct work *work, struct item *item) {
+static bool count_texts(const struct count_work *work, struct item *item) {
     const struct served_model *model = work->options->model;
     const struct score_question question = {.endpoint = item->line.endpoint,
                                             .body = item->line.body,
@@ -151,7 +151,7 @@ static bool count_texts(const struct work *work, struct item *item) {
 }
 
 /* Counts a prompt per read, as the usage of the answer will. */
-static bool count_reads(const struct work *work, struct item *item) {
+static bool count_reads(const struct count_work *work, struct item *item) {
     struct refusal refusal;
     struct ids ids = {.at = NULL};
     uint64_t tokens = 0;
@@ -182,7 +182,7 @@ static void sum_tokens(struct item *item) {
     item->sequence_tokens = add_capped(longest, answer);
 }
 
-static bool count_exactly(struct work *work, struct item *item) {
+static bool count_exactly(struct count_work *work, struct item *item) {
     const struct served_model *model = work->options->model;
     struct refusal refusal;
     uint32_t room;
@@ -208,7 +208,7 @@ static bool count_exactly(struct work *work, struct item *item) {
 /* Counts the tokens at the start of a prompt that an earlier prompt began with, and remembers its
  * blocks. A block's hash covers all blocks before it, so a known block is always part of a known
  * beginning. */
-static uint64_t share_prefix(struct work *work, const struct ids *ids) {
+static uint64_t share_prefix(struct count_work *work, const struct ids *ids) {
     uint64_t hash = 1, shared = 0;
     size_t fresh = 0, blocks = ids->count / BLOCK_TOKENS;
     for (size_t i = 0; i < blocks; i++) {
@@ -227,7 +227,7 @@ static uint64_t share_prefix(struct work *work, const struct ids *ids) {
     return shared;
 }
 
-static void share_reads(struct work *work, const struct decision *decision) {
+static void share_reads(struct count_work *work, const struct decision *decision) {
     struct ids ids = {.at = NULL};
     for (uint32_t i = 0; i < decision->read_count; i++) {
         decision_read_tokens(decision, &decision->reads[i], &ids);
@@ -236,7 +236,7 @@ static void share_reads(struct work *work, const struct decision *decision) {
     ids_release(&ids);
 }
 
-static void grow(struct work *work, uint64_t index) {
+static void grow(struct count_work *work, uint64_t index) {
     struct request_count *counted = work->counted;
     if (index < work->capacity) return;
     size_t capacity = work->capacity ? work->capacity : 1024;
@@ -264,7 +264,7 @@ static void keep_fault(struct request_count *counted, const struct item *item) {
     counted->faults[at].number = item->number;
 }
 
-static void add_item(struct work *work, const struct item *item, bool is_good) {
+static void add_item(struct count_work *work, const struct item *item, bool is_good) {
     struct request_count *counted = work->counted;
     bool is_counted = is_good || item->is_too_long;
     pthread_mutex_lock(&work->adding);
@@ -306,7 +306,7 @@ static void clear_item(struct item *item) {
 }
 
 static void *count_main(void *context) {
-    struct work *work = context;
+    struct count_work *work = context;
     struct item item = {0};
     buf_init(&item.text, (size_t)BATCH_LINE_BYTES_MAX + 1);
     while (read_item(work, &item)) {
@@ -320,7 +320,7 @@ static void *count_main(void *context) {
     return NULL;
 }
 
-static void run_threads(struct work *work) {
+static void run_threads(struct count_work *work) {
     pthread_t threads[THREADS_MAX];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t wanted = work->options->threads, count = 0;
@@ -335,7 +335,7 @@ static void run_threads(struct work *work) {
 enum err request_count_file(const struct request_count_options *options,
                             struct request_count *ret_counted, struct error *error) {
     struct request_count counted = {0};
-    struct work work = {.options = options, .counted = &counted, .layout_stride = 1};
+    struct count_work work = {.options = options, .counted = &counted, .layout_stride = 1};
     int64_t started_ns = clock_monotonic_ns();
     time_t now = (time_t)clock_unix_s();
     struct tm local;

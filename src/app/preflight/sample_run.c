@@ -33,7 +33,7 @@ struct pick {
     uint32_t group;
 };
 
-struct work {
+struct sample_work {
     const struct sample_run_options *options;
     struct pick *picks; /* (count) sorted by index */
     uint32_t count;
@@ -58,7 +58,7 @@ static int compare_picks(const void *a, const void *b) {
 
 /* Deals the picks, which are in the order of their lengths, so that each group has its share of
  * each range of lengths: the next pick goes to the group that lags most behind its share. */
-static void deal(struct work *work) {
+static void deal(struct sample_work *work) {
     bool is_small = work->count < SMALL_SAMPLE_LINES;
     const uint32_t *parts = is_small ? small_shares : shares;
     uint32_t groups = is_small ? SMALL_SAMPLE_GROUPS : SAMPLE_RUN_GROUPS, sum = 0;
@@ -79,7 +79,7 @@ static void deal(struct work *work) {
 }
 
 /* Picks requests evenly over the lengths and deals them to the groups. */
-static enum err choose(struct work *work, struct error *error) {
+static enum err choose(struct sample_work *work, struct error *error) {
     const struct sample_run_options *options = work->options;
     uint64_t *sorted = mem_new((size_t)options->requests + 1, sizeof *sorted), count = 0;
     for (uint64_t i = 0; i < options->requests; i++) {
@@ -117,7 +117,7 @@ static void add_name(struct model_choice *choice, struct str raw) {
     buf_release(&name);
 }
 
-static enum err copy_lines(struct work *work, struct error *error) {
+static enum err copy_lines(struct sample_work *work, struct error *error) {
     struct jsonl_file file;
     struct str line;
     struct batch_line parsed;
@@ -140,7 +140,7 @@ static enum err copy_lines(struct work *work, struct error *error) {
     return err;
 }
 
-static enum err create(struct work *work, uint32_t group, struct store_batch *ret_batch,
+static enum err create(struct sample_work *work, uint32_t group, struct store_batch *ret_batch,
                        struct error *error) {
     struct store *store = node_store(work->node);
     struct store_spool *spool;
@@ -188,8 +188,9 @@ static enum err find_longest(struct store *store, const struct store_batch *batc
 
 /* Takes the figures of a group that has ended. A reused answer has its first run's cached tokens
  * once more, so these count for computed answers only. */
-static enum err take_group(struct work *work, uint32_t group, const struct store_batch *batch,
-                           double seconds, struct sample_run *sample, struct error *error) {
+static enum err take_group(struct sample_work *work, uint32_t group,
+                           const struct store_batch *batch, double seconds,
+                           struct sample_run *sample, struct error *error) {
     const struct usage *usage = &batch->usage;
     struct sample_group *is = &sample->group[sample->groups++];
     double input = (double)usage->input_tokens;
@@ -208,7 +209,7 @@ static enum err take_group(struct work *work, uint32_t group, const struct store
     return find_longest(node_store(work->node), batch, &is->longest_output, error);
 }
 
-static enum err run_group(struct work *work, uint32_t group, struct sample_run *sample,
+static enum err run_group(struct sample_work *work, uint32_t group, struct sample_run *sample,
                           struct error *error) {
     struct store_batch batch;
     struct runner *runner = node_runner(work->node);
@@ -236,7 +237,7 @@ static enum err run_group(struct work *work, uint32_t group, struct sample_run *
 }
 
 /* The share of the time in which an engine's thread waited for a processor. */
-static double find_wait_share(const struct work *work, int64_t started_ns) {
+static double find_wait_share(const struct sample_work *work, int64_t started_ns) {
     struct worker_status *statuses = mem_new(RUNNER_WORKERS_MAX, sizeof *statuses);
     size_t count = runner_worker_statuses(node_runner(work->node), statuses, RUNNER_WORKERS_MAX);
     uint64_t waited_ns = 0;
@@ -249,7 +250,7 @@ static double find_wait_share(const struct work *work, int64_t started_ns) {
     return fmin((double)waited_ns / (double)(clock_monotonic_ns() - started_ns), WAIT_SHARE_MAX);
 }
 
-static enum err run_groups(struct work *work, const struct node_options *node,
+static enum err run_groups(struct sample_work *work, const struct node_options *node,
                            struct sample_run *sample, struct error *error) {
     int64_t started_ns = clock_monotonic_ns();
     enum err err = node_open(&work->node, node, error);
@@ -272,7 +273,7 @@ enum err sample_run(const struct sample_run_options *options, struct sample_run 
                     struct error *error) {
     struct sample_run sample = {.watts = NAN};
     struct node_options node = options->node;
-    struct work work = {.options = options, .choice = &node.models[0]};
+    struct sample_work work = {.options = options, .choice = &node.models[0]};
     node.watches_cards = true;
     char folder[PATH_MAX];
     const char *parent = getenv("TMPDIR");

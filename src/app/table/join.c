@@ -18,7 +18,7 @@
 #define NO_RESULT                                                                                  \
     STR("{\"error\":{\"code\":\"no_result\",\"message\":\"No file of results has this line.\"}}")
 
-struct place {
+struct join_place {
     uint64_t offset, number; /* place of the line */
     size_t bytes;
     size_t file;
@@ -31,7 +31,7 @@ struct join {
     int fds[TABLE_JOIN_FILES_MAX], rest_fd;
     struct map by_id; /* numbers of places by custom_id */
     struct map asked; /* custom_ids of requests without a result, to find one that occurs twice */
-    struct place *places;
+    struct join_place *places;
     size_t count, capacity;
     size_t ids; /* lines of results with a custom_id */
     struct buf id, line, made, out, rest;
@@ -71,8 +71,8 @@ static void add_unreadable(struct join *join, const struct lines *lines, size_t 
 
 /* Makes the place findable by the custom_id that was read. Of two lines of an id, one of which
  * cannot be read, the other one counts. */
-static enum err put_place(struct join *join, const struct lines *lines, const struct place *place,
-                          struct error *error) {
+static enum err put_place(struct join *join, const struct lines *lines,
+                          const struct join_place *place, struct error *error) {
     uint64_t earlier;
     if (!map_get(&join->by_id, buf_str(&join->id), &earlier) ||
         (place->is_readable && !join->places[earlier].is_readable)) {
@@ -86,7 +86,7 @@ static enum err put_place(struct join *join, const struct lines *lines, const st
 
 static enum err index_line(struct join *join, const struct lines *lines, size_t file,
                            struct error *error) {
-    struct place place = {
+    struct join_place place = {
         .offset = lines->offset, .number = lines->number, .bytes = lines->line.bytes, .file = file};
     bool has_id = read_id(join, lines->line);
     join->ids += has_id;
@@ -115,7 +115,7 @@ static enum err index_file(struct join *join, size_t file, struct error *error) 
                    join->places[before].number);
 }
 
-static enum err read_place(struct join *join, const struct place *place, struct error *error) {
+static enum err read_place(struct join *join, const struct join_place *place, struct error *error) {
     buf_clear(&join->line);
     char *room = buf_reserve(&join->line, place->bytes);
     if (!room) return err_set(error, ERR_LIMIT, "a result is too long");
@@ -143,7 +143,7 @@ static enum err add_to_rest(struct join *join, struct error *error) {
 static enum err add_unused(struct join *join, struct error *error) {
     enum err err = OK;
     for (size_t i = 0; i < join->count && err == OK; i++) {
-        const struct place *place = &join->places[i];
+        const struct join_place *place = &join->places[i];
         if (place->is_used) continue;
         err = read_place(join, place, error);
         if (err == OK && place->is_readable && join->report.foreign++ == 0) {
@@ -160,7 +160,7 @@ static enum err add_unused(struct join *join, struct error *error) {
 /* --- the rows --- */
 
 /* Stands for a result that cannot be read. */
-static struct str make_unreadable(struct join *join, const struct place *place) {
+static struct str make_unreadable(struct join *join, const struct join_place *place) {
     struct error why;
     struct buf sentence;
     buf_init(&sentence, BUF_UNLIMITED);
@@ -176,8 +176,8 @@ static struct str make_unreadable(struct join *join, const struct place *place) 
 }
 
 /* The result of the request whose custom_id was read; *ret_place is NULL if it has none. */
-static enum err find_result(struct join *join, struct str *ret_result, struct place **ret_place,
-                            struct error *error) {
+static enum err find_result(struct join *join, struct str *ret_result,
+                            struct join_place **ret_place, struct error *error) {
     uint64_t number;
     *ret_place = NULL;
     if (!map_get(&join->by_id, buf_str(&join->id), &number)) {
@@ -187,7 +187,7 @@ static enum err find_result(struct join *join, struct str *ret_result, struct pl
                    ? OK
                    : err_set(error, ERR_INVALID, "an earlier request has its custom_id");
     }
-    struct place *place = &join->places[number];
+    struct join_place *place = &join->places[number];
     if (place->is_used) return err_set(error, ERR_INVALID, "an earlier request has its custom_id");
     place->is_used = true;
     enum err err = read_place(join, place, error);
@@ -200,7 +200,7 @@ static enum err find_result(struct join *join, struct str *ret_result, struct pl
 static enum err write_row(struct join *join, struct str request, struct table_answers *answers,
                           struct error *error) {
     struct str result = {NULL, 0};
-    struct place *place = NULL;
+    struct join_place *place = NULL;
     if (!read_id(join, request)) return err_set(error, ERR_INVALID, "it has no custom_id");
     enum err err = find_result(join, &result, &place, error);
     if (err == OK) err = table_answers_write(answers, request, result, &join->out, error);

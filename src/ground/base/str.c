@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 
 #include <string.h>
 
@@ -28,7 +28,7 @@ bool str_ends_with(struct str whole, struct str end) {
 }
 
 int str_compare(struct str a, struct str b) {
-    size_t common = least_size(a.bytes, b.bytes);
+    size_t common = min_size(a.bytes, b.bytes);
     int order = common ? memcmp(a.at, b.at, common) : 0;
     if (order != 0) return order;
     return a.bytes < b.bytes ? -1 : a.bytes > b.bytes;
@@ -54,7 +54,7 @@ size_t str_find(struct str whole, struct str part, size_t from) {
 }
 
 size_t str_begun(struct str whole, struct str part) {
-    size_t bytes = least_size(part.bytes - 1, whole.bytes);
+    size_t bytes = min_size(part.bytes - 1, whole.bytes);
     while (bytes > 0 && memcmp(whole.at + whole.bytes - bytes, part.at, bytes) != 0) bytes--;
     return bytes;
 }

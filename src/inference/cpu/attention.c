@@ -3,7 +3,7 @@
 
 #include "cpu/forward_state.h"
 #include "cpu/rows.h"
-#include "cpu/spread.h"
+#include "cpu/task_split.h"
 
 #include <math.h>
 
@@ -186,7 +186,7 @@ static void group_items(const struct plan_group *plan, uint32_t item_count, uint
 void attention_group_items(struct forward *forward) {
     const struct plan *plan = &forward->plan;
     const uint32_t kv_heads = forward->program->shape.kv_heads;
-    const uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(forward->options.pool);
+    const uint32_t tasks = TASKS_PER_THREAD * pool_threads(forward->options.pool);
     const bool has_plenty = plan->item_count >= 2 * tasks;
     uint64_t cost_each = 0;
     for (uint32_t i = 0; i < plan->item_count; i++) cost_each += cost_of(&plan->groups[0].items[i]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/embed.h"
 
-#include "base/least.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "base/no_memory.h"
 #include "cpu/encoder.h"
 #include "cpu/forward.h"
@@ -133,7 +133,7 @@ enum err embedder_open(struct embedder **ret_embedder, const struct embedder_opt
     embedder->is_second = mem_new(rows, sizeof *embedder->is_second);
     uint32_t state_width = options->config->width;
     for (uint32_t i = 0; i < CONFIG_DENSE_MAX; i++)
-        state_width = most_u32(state_width, options->config->dense_widths[i]);
+        state_width = max_u32(state_width, options->config->dense_widths[i]);
     const size_t threads = pool_threads(options->pool);
     embedder->state_width = state_width;
     embedder->state = mem_new(threads * state_width, sizeof *embedder->state);

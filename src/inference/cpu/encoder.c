@@ -2,7 +2,7 @@
 #include "cpu/encoder.h"
 
 #include "base/mem.h"
-#include "cpu/spread.h"
+#include "cpu/task_split.h"
 #include "cpu/workspace.h"
 
 #include <assert.h>
@@ -347,11 +347,11 @@ static void share_stages(struct phase *phase) {
         (struct chunk){.count = rows, .wide = encoder->wide, .activations = encoder->activations};
     for (; phase->stages->rows || phase->stages->product; phase->stages++) {
         if (phase->stages->rows) {
-            spread_rows(encoder->options.pool, shared_rows, phase, rows);
+            task_split_rows(encoder->options.pool, shared_rows, phase, rows);
             continue;
         }
         struct matmul call = product_of(encoder, phase->stages, &phase->chunk, phase->layer);
-        spread_matmul(encoder->options.pool, encoder->options.kernels, &call);
+        task_split_matmul(encoder->options.pool, encoder->options.kernels, &call);
     }
 }
 
@@ -362,9 +362,9 @@ static void run_stages(struct encoder *encoder, const struct stage *stages, uint
         share_stages(&phase);
         return;
     }
-    uint32_t chunks = spread_divide_up(spread_divide_up(rows, CHUNK_ROWS_MAX), threads) * threads;
-    phase.rows_each = spread_divide_up(rows, chunks);
-    pool_run(encoder->options.pool, chunk_task, &phase, spread_divide_up(rows, phase.rows_each));
+    uint32_t chunks = divide_up(divide_up(rows, CHUNK_ROWS_MAX), threads) * threads;
+    phase.rows_each = divide_up(rows, chunks);
+    pool_run(encoder->options.pool, chunk_task, &phase, divide_up(rows, phase.rows_each));
 }
 
 /* ---- attention ---- */
@@ -402,10 +402,10 @@ static void run_attention(struct encoder *encoder) {
                                          .bias_zero = encoder->options.weights->distance_zero}};
     assert(encoder->item_count > 0);
     /* With few items a task has some of the heads. */
-    uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(encoder->options.pool);
-    uint32_t wanted = spread_divide_up(tasks, encoder->item_count);
-    job.heads_each = spread_divide_up(config->heads, wanted);
-    job.head_tasks = spread_divide_up(config->heads, job.heads_each);
+    uint32_t tasks = TASKS_PER_THREAD * pool_threads(encoder->options.pool);
+    uint32_t wanted = divide_up(tasks, encoder->item_count);
+    job.heads_each = divide_up(config->heads, wanted);
+    job.head_tasks = divide_up(config->heads, job.heads_each);
     pool_run(encoder->options.pool, attention_task, &job, encoder->item_count * job.head_tasks);
 }
 

@@ -2,9 +2,9 @@
 #include "cpu/executor_cpu.h"
 
 #include "base/clock.h"
-#include "base/least.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "cpu/cpu_notes.h"
 #include "cpu/forward.h"
 #include "cpu/sampler.h"
@@ -246,7 +246,7 @@ static enum err count_pages(const struct executor_cpu *executor, uint32_t *ret_c
 static uint64_t places_to_spare(uint64_t places) {
     if (places <= 1) return 0;
     const uint64_t share = places / STORED_SHARE;
-    return share < 1 ? 1 : least_u64(share, STORED_LEAST);
+    return share < 1 ? 1 : min_u64(share, STORED_LEAST);
 }
 
 /* As many places and sequences as have a state within the memory for states. */
@@ -261,9 +261,8 @@ static enum err count_states(struct executor_cpu *executor, struct error *error)
                        "the memory for states is %llu bytes, less than the %llu of one sequence",
                        (unsigned long long)bytes, (unsigned long long)each);
     uint64_t places = bytes / each;
-    caps->sequences_max =
-        (uint32_t)least_u64(caps->sequences_max, places - places_to_spare(places));
-    places = least_u64(places, (uint64_t)caps->sequences_max + STORED_MOST);
+    caps->sequences_max = (uint32_t)min_u64(caps->sequences_max, places - places_to_spare(places));
+    places = min_u64(places, (uint64_t)caps->sequences_max + STORED_MOST);
     caps->state_places = (uint32_t)places;
     return OK;
 }
@@ -281,7 +280,7 @@ static enum err set_caps(struct executor_cpu *executor, struct error *error) {
         .sequences_max = or_default(limits->sequences_max, EXECUTOR_CPU_SEQUENCES),
         .context_tokens_max = limits->context_max,
         .vocab = options->config->token_count,
-        .urgent_rows_max = least_u32(rows_max, URGENT_ROWS_MAX),
+        .urgent_rows_max = min_u32(rows_max, URGENT_ROWS_MAX),
         .steps_max = 1,
         .copies_pages = true};
     enum err err = count_states(executor, error);
@@ -289,7 +288,7 @@ static enum err set_caps(struct executor_cpu *executor, struct error *error) {
 }
 
 static void size_lane(struct lane *lane, const struct backend_caps *caps, uint32_t rows_max) {
-    lane->logit_rows_max = least_u32(least_u32(caps->sequences_max, rows_max), LOGIT_ROWS_MAX);
+    lane->logit_rows_max = min_u32(min_u32(caps->sequences_max, rows_max), LOGIT_ROWS_MAX);
     lane->wanted = mem_new(rows_max, sizeof *lane->wanted);
     lane->samples = mem_new(rows_max, sizeof *lane->samples);
 }

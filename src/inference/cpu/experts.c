@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/experts.h"
 
-#include "cpu/spread.h"
+#include "cpu/task_split.h"
 
 #include <assert.h>
 #include <string.h>
@@ -11,9 +11,9 @@ struct job {
     const struct op *op;
 };
 
-static void run(struct forward *forward, const struct op *op, spread_fn work, uint32_t count) {
+static void run(struct forward *forward, const struct op *op, task_split_fn work, uint32_t count) {
     struct job job = {.forward = forward, .op = op};
-    spread_rows(forward->options.pool, work, &job, count);
+    task_split_rows(forward->options.pool, work, &job, count);
 }
 
 /* ---- ROUTE ---- */
@@ -105,8 +105,8 @@ static void multiply(struct forward *forward, struct matrix *const *matrices, co
     }
     for (uint32_t i = 0; i < products; i++)
         if (routing->products[i].matrix->is_left) matrix_fetch(routing->products[i].matrix);
-    spread_matmuls(forward->options.pool, forward->options.kernels, routing->products, products,
-                   routing->room);
+    task_split_matmuls(forward->options.pool, forward->options.kernels, routing->products, products,
+                       routing->room);
 }
 
 static void gate_rows(void *context, uint32_t place, uint32_t count) {

@@ -6,7 +6,7 @@
 #include "cpu/recurrent.h"
 #include "cpu/rows.h"
 #include "cpu/side.h"
-#include "cpu/spread.h"
+#include "cpu/task_split.h"
 
 #include <assert.h>
 #include <math.h>
@@ -101,14 +101,14 @@ static void run_matmul(struct forward *forward, const struct op *op) {
                               [TO_X] = forward->x,
                               [TO_NARROW] = forward->narrow,
                               [TO_INPUTS] = forward->inputs};
-    spread_matmul(forward->options.pool, forward->options.kernels,
-                  &(struct matmul){.matrix = op->matrix,
-                                   .activations = forward->activations,
-                                   .rows = forward->row_count,
-                                   .y = buffers[op->to],
-                                   .y_stride = op->matrix->rows,
-                                   .bias = op->bias,
-                                   .add = op->to == TO_X});
+    task_split_matmul(forward->options.pool, forward->options.kernels,
+                      &(struct matmul){.matrix = op->matrix,
+                                       .activations = forward->activations,
+                                       .rows = forward->row_count,
+                                       .y = buffers[op->to],
+                                       .y_stride = op->matrix->rows,
+                                       .bias = op->bias,
+                                       .add = op->to == TO_X});
 }
 
 /* ---- PREPARE ---- */
@@ -318,7 +318,7 @@ const float *forward_logits(struct forward *forward, uint32_t first, uint32_t co
     const size_t vocab_rows = forward->program->shape.vocab_rows;
     assert(op->kind == OP_LOGITS && is_at_end(forward));
     assert(count <= forward->options.logit_rows_max && first + count <= forward->row_count);
-    spread_matmul(
+    task_split_matmul(
         forward->options.pool, forward->options.kernels,
         &(struct matmul){.matrix = op->matrix,
                          .activations = forward->activations + first * op->matrix->activation_bytes,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/least.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "cpu/forward_state.h"
 
 #include <assert.h>
@@ -76,18 +76,18 @@ static void lay_out(struct forward *forward) {
     const struct model_config *config = options->config;
     const struct program_shape *shape = &forward->program->shape;
     const size_t rows = options->rows_max, inputs = (size_t)config->layers * config->input_width;
-    size_t in_width = most_size(shape->qkv_width, config_state_rows(config));
-    size_t mixer_width = in_width + most_size(shape->q_width, shape->state_width);
-    size_t ffn_width = most_size(config->experts, inputs);
+    size_t in_width = max_size(shape->qkv_width, config_state_rows(config));
+    size_t mixer_width = in_width + max_size(shape->q_width, shape->state_width);
+    size_t ffn_width = max_size(config->experts, inputs);
     for (uint32_t i = 0; i < config->layers; i++)
-        ffn_width = most_size(ffn_width, 2 * (size_t)config_ffn(config, i));
-    ffn_width = most_size(ffn_width, 2 * (size_t)config->shared_ffn);
+        ffn_width = max_size(ffn_width, 2 * (size_t)config_ffn(config, i));
+    ffn_width = max_size(ffn_width, 2 * (size_t)config->shared_ffn);
     forward->x = workspace_take(space, rows * config->width * sizeof(float));
     forward->h = workspace_take(space, rows * config->width * sizeof(float));
-    forward->wide = workspace_take(space, rows * most_size(mixer_width, ffn_width) * sizeof(float));
+    forward->wide = workspace_take(space, rows * max_size(mixer_width, ffn_width) * sizeof(float));
     forward->attended = forward->wide ? forward->wide + rows * in_width : NULL;
     forward->narrow = workspace_take(
-        space, rows * most_size(2 * (size_t)shape->recurrent.value_heads, 1) * sizeof(float));
+        space, rows * max_size(2 * (size_t)shape->recurrent.value_heads, 1) * sizeof(float));
     forward->activations =
         workspace_take(space, rows * workspace_activation_bytes(options->weights));
     lay_out_experts(forward);
@@ -126,7 +126,7 @@ static enum err open_kv(struct forward *forward, struct error *error) {
             __builtin_add_overflow(all, each[i], &all) || all > SIZE_MAX / 2)
             return err_set(error, ERR_LIMIT, "a KV cache of %u pages is too large",
                            options->page_count);
-        most = most_size(most, each[i]);
+        most = max_size(most, each[i]);
         forward->caches[i] = cache;
     }
     /* A plane for all layers in turn, unless one reads what another has left. */

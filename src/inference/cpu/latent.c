@@ -3,7 +3,7 @@
 
 #include "cpu/forward_state.h"
 #include "cpu/rows.h"
-#include "cpu/spread.h"
+#include "cpu/task_split.h"
 
 #include <string.h>
 
@@ -98,8 +98,8 @@ static void multiply_heads(struct forward *forward, struct matrix *const *matric
             .rows = forward->row_count,
             .y = y + head * each,
             .y_stride = heads * each};
-    spread_matmuls(forward->options.pool, forward->options.kernels, forward->head_products, heads,
-                   NULL);
+    task_split_matmuls(forward->options.pool, forward->options.kernels, forward->head_products,
+                       heads, NULL);
 }
 
 /* ---- LATENT_Q ---- */
@@ -149,8 +149,8 @@ void latent_attention(struct forward *forward, const struct op *op) {
     const struct program_shape *shape = &forward->program->shape;
     const struct latent_cache cache = cache_of(forward, op);
     const uint32_t items = forward->plan.item_count, heads = shape->heads;
-    const uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(forward->options.pool);
-    const uint32_t cuts = spread_divide_up(tasks, items);
+    const uint32_t tasks = TASKS_PER_THREAD * pool_threads(forward->options.pool);
+    const uint32_t cuts = divide_up(tasks, items);
     struct attention_job job = {.forward = forward,
                                 .items = forward->plan.groups[op->kv_group].items,
                                 .call = {.cache = &cache,
@@ -161,9 +161,9 @@ void latent_attention(struct forward *forward, const struct op *op) {
                                          .head_count = heads,
                                          .scale = op->scale,
                                          .causal = shape->is_causal},
-                                .heads_each = spread_divide_up(heads, cuts)};
+                                .heads_each = divide_up(heads, cuts)};
     if (job.heads_each < HEADS_MIN) job.heads_each = heads < HEADS_MIN ? heads : HEADS_MIN;
-    job.head_tasks = spread_divide_up(heads, job.heads_each);
+    job.head_tasks = divide_up(heads, job.heads_each);
     pool_run(forward->options.pool, attention_task, &job, items * job.head_tasks);
 }
 

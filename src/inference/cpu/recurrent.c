@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/recurrent.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "cpu/rows.h"
-#include "cpu/spread.h"
+#include "cpu/task_split.h"
 
 #include <assert.h>
 #include <math.h>
@@ -51,10 +51,10 @@ static void copy_part(const struct job *job, uint32_t from, uint32_t to, uint32_
 static void part_task(void *context, uint32_t task, uint32_t worker) {
     (void)worker;
     const struct job *job = context;
-    const uint32_t parts = spread_divide_up(job->count, job->each);
+    const uint32_t parts = divide_up(job->count, job->each);
     const struct step_sequence *sequence = &job->forward->step->sequences[task / parts];
     const uint32_t begin = task % parts * job->each;
-    const uint32_t end = least_u32(begin + job->each, job->count);
+    const uint32_t end = min_u32(begin + job->each, job->count);
     const uint32_t saved = sequence->save_rows;
     struct recurrent_item item = {.row = sequence->row_first,
                                   .row_count = sequence->row_count,
@@ -75,11 +75,11 @@ static void part_task(void *context, uint32_t task, uint32_t worker) {
 /* Runs all parts of all sequences: as many tasks as keep all threads busy. */
 static void run_parts(struct job *job, uint32_t each_min) {
     const uint32_t sequences = job->forward->step->sequence_count;
-    const uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(job->forward->options.pool);
-    const uint32_t parts = spread_divide_up(tasks, sequences);
-    job->each = most_u32(spread_divide_up(job->count, parts), least_u32(each_min, job->count));
+    const uint32_t tasks = TASKS_PER_THREAD * pool_threads(job->forward->options.pool);
+    const uint32_t parts = divide_up(tasks, sequences);
+    job->each = max_u32(divide_up(job->count, parts), min_u32(each_min, job->count));
     pool_run(job->forward->options.pool, part_task, job,
-             sequences * spread_divide_up(job->count, job->each));
+             sequences * divide_up(job->count, job->each));
 }
 
 /* Runs all heads, whose states are matrices of key_dim × value_dim. */
@@ -248,5 +248,5 @@ static void norm_rows(void *context, uint32_t row, uint32_t count) {
 
 void recurrent_gated_norm(struct forward *forward, const struct op *op) {
     struct job job = {.forward = forward, .op = op};
-    spread_rows(forward->options.pool, norm_rows, &job, forward->row_count);
+    task_split_rows(forward->options.pool, norm_rows, &job, forward->row_count);
 }

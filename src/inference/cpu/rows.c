@@ -2,7 +2,7 @@
 #include "cpu/rows.h"
 
 #include "cpu/forward_state.h"
-#include "cpu/spread.h"
+#include "cpu/task_split.h"
 
 struct rows_job {
     struct forward *forward;
@@ -17,7 +17,7 @@ static void work_on_rows(void *context, uint32_t row, uint32_t count) {
 
 void rows_run(struct forward *forward, const struct op *op, rows_fn work) {
     struct rows_job job = {.forward = forward, .op = op, .work = work};
-    spread_rows(forward->options.pool, work_on_rows, &job, forward->row_count);
+    task_split_rows(forward->options.pool, work_on_rows, &job, forward->row_count);
 }
 
 void rows_scale(float *x, size_t count, float factor) {

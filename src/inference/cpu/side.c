@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/side.h"
 
-#include "cpu/spread.h"
+#include "cpu/task_split.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void inputs_rows(void *context, uint32_t row, uint32_t count) {
 
 void side_inputs(struct forward *forward, const struct op *op) {
     struct job job = {.forward = forward, .op = op};
-    spread_rows(forward->options.pool, inputs_rows, &job, forward->row_count);
+    task_split_rows(forward->options.pool, inputs_rows, &job, forward->row_count);
 }
 
 static void side_rows(void *context, uint32_t row, uint32_t count) {
@@ -60,5 +60,5 @@ static void side_rows(void *context, uint32_t row, uint32_t count) {
 
 void side_run(struct forward *forward, const struct op *op) {
     struct job job = {.forward = forward, .op = op};
-    spread_rows(forward->options.pool, side_rows, &job, forward->row_count);
+    task_split_rows(forward->options.pool, side_rows, &job, forward->row_count);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/workspace.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 
 #include <assert.h>
 #include <sys/mman.h>
@@ -40,7 +40,7 @@ void *workspace_map(size_t bytes) {
 size_t workspace_activation_bytes(const struct weights *weights) {
     size_t most = weights->head ? weights->head->activation_bytes : 0;
     if (weights->input_projection)
-        most = most_size(most, weights->input_projection->activation_bytes);
+        most = max_size(most, weights->input_projection->activation_bytes);
     for (uint32_t i = 0; i < weights->layer_count; i++) {
         const struct layer_weights *layer = &weights->layers[i];
         const struct experts *experts = &layer->experts;
@@ -63,7 +63,7 @@ size_t workspace_activation_bytes(const struct weights *weights) {
             experts->shared_scale,
         };
         for (size_t j = 0; j < sizeof matrices / sizeof *matrices; j++)
-            if (matrices[j]) most = most_size(most, matrices[j]->activation_bytes);
+            if (matrices[j]) most = max_size(most, matrices[j]->activation_bytes);
     }
     return most;
 }
@@ -73,8 +73,8 @@ size_t workspace_head_bytes(const struct weights *weights) {
     for (uint32_t i = 0; i < weights->layer_count; i++) {
         const struct latent *latent = &weights->layers[i].latent;
         if (latent->heads == 0) continue;
-        most = most_size(most, latent->k_b[0]->activation_bytes);
-        most = most_size(most, latent->v_b[0]->activation_bytes);
+        most = max_size(most, latent->k_b[0]->activation_bytes);
+        most = max_size(most, latent->v_b[0]->activation_bytes);
     }
     return most;
 }
@@ -84,8 +84,8 @@ size_t workspace_expert_activation_bytes(const struct weights *weights) {
     for (uint32_t i = 0; i < weights->layer_count; i++) {
         const struct experts *experts = &weights->layers[i].experts;
         if (experts->count == 0) continue;
-        most = most_size(most, experts->gate_up[0]->activation_bytes);
-        most = most_size(most, experts->down[0]->activation_bytes);
+        most = max_size(most, experts->gate_up[0]->activation_bytes);
+        most = max_size(most, experts->down[0]->activation_bytes);
     }
     return most;
 }
@@ -95,8 +95,8 @@ size_t workspace_expert_tile_bytes(const struct weights *weights) {
     for (uint32_t i = 0; i < weights->layer_count; i++) {
         const struct experts *experts = &weights->layers[i].experts;
         if (experts->count == 0) continue;
-        most = most_size(most, matrix_tile_bytes(experts->gate_up[0]));
-        most = most_size(most, matrix_tile_bytes(experts->down[0]));
+        most = max_size(most, matrix_tile_bytes(experts->gate_up[0]));
+        most = max_size(most, matrix_tile_bytes(experts->down[0]));
     }
     return most;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/choice.h"
 
-#include "base/least.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "base/utf8.h"
 
 #include <assert.h>
@@ -102,14 +102,14 @@ bool choice_add(struct choice *choice, const struct request *request,
 
 struct str choice_thought(const struct choice *choice, size_t shown) {
     if (choice->thought.marks.has_channels) return buf_str(&choice->tools->thought);
-    size_t begin = least_size(choice->thought.begin, shown),
-           end = least_size(choice->thought.end, shown);
+    size_t begin = min_size(choice->thought.begin, shown),
+           end = min_size(choice->thought.end, shown);
     return end > begin ? (struct str){choice->raw.at + begin, end - begin} : STR("");
 }
 
 struct str choice_answer(const struct choice *choice, size_t shown) {
-    size_t begin = least_size(choice->thought.answer, shown),
-           end = least_size(choice->thought.answer_end, shown);
+    size_t begin = min_size(choice->thought.answer, shown),
+           end = min_size(choice->thought.answer_end, shown);
     return end > begin ? (struct str){choice->raw.at + begin, end - begin} : STR("");
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/decision.h"
 
-#include "base/least.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "decisions/answer.h"
 #include "decisions/input.h"
 #include "decisions/systemone.h"
@@ -281,14 +281,14 @@ static void add_reads(struct decision *decision) {
             const int32_t *tokens = decision_labels_tokens(labels, question);
             for (uint32_t at = 0; at < options; at += DECISION_READ_LABELS_MAX)
                 add_read(decision, i, TOKEN_NONE, tokens + at,
-                         least_u32(options - at, DECISION_READ_LABELS_MAX), &capacity);
+                         min_u32(options - at, DECISION_READ_LABELS_MAX), &capacity);
             continue;
         }
         uint32_t firsts = (options + WORDING_LETTERS - 1) / WORDING_LETTERS;
         add_read(decision, i, TOKEN_NONE, labels->letters, firsts, &capacity);
         for (uint32_t k = 0; k < firsts; k++)
             add_read(decision, i, labels->letters[k], labels->seconds[k],
-                     least_u32(options - k * WORDING_LETTERS, WORDING_LETTERS), &capacity);
+                     min_u32(options - k * WORDING_LETTERS, WORDING_LETTERS), &capacity);
     }
     decision->results = mem_new(decision->result_count, sizeof *decision->results);
 }

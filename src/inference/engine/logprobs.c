@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/logprobs.h"
 
-#include "base/least.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "base/utf8.h"
 #include "json/json.h"
 
@@ -153,7 +153,7 @@ static void write_column(struct buf *out, struct columns *columns, item_fn write
         const struct logprobs *scores = columns->prompt->scores;
         for (size_t i = 0; i < scores->count; i++) {
             struct logprob_entry entry = scores->entries[i];
-            entry.top_count = least_u32(entry.top_count, columns->prompt->top_max);
+            entry.top_count = min_u32(entry.top_count, columns->prompt->top_max);
             buf_add_byte(out, ',');
             write(out, columns->form, scores, &entry, &columns->scratch);
         }
@@ -260,7 +260,7 @@ void logprobs_write_prompt(struct buf *out, const struct logprobs_form *form,
         const struct logprob_entry *entry = &prompt->scores->entries[i];
         buf_add_text(out, ",{");
         write_ranked(out, form, entry->token, entry->logprob, entry->rank, &scratch);
-        for (uint32_t k = 0; k < least_u32(entry->top_count, prompt->top_max); k++) {
+        for (uint32_t k = 0; k < min_u32(entry->top_count, prompt->top_max); k++) {
             const struct token_logprob *top = &prompt->scores->tops[entry->top_at + k];
             if (top->token == entry->token) continue;
             buf_add_byte(out, ',');

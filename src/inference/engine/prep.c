@@ -29,7 +29,8 @@ static void set_text(json_t *object, const char *key, struct str text) {
 /* A prompt as text, before it is encoded. */
 struct rendering {
     struct buf text;
-    struct spans given; /* the parts that come from messages and tools, not from the template */
+    struct text_ranges
+        given; /* the parts that come from messages and tools, not from the template */
 };
 
 /* The variables of the template. Absent tools are none, not undefined. */
@@ -84,7 +85,7 @@ static bool cut_after(struct rendering *rendering, struct str last, struct refus
     bool keeps_space =
         leading == 0 && bytes <= text->bytes - at && memcmp(text->at + at, last.at, bytes) == 0;
     buf_truncate(text, at + (keeps_space ? bytes : trimmed.bytes));
-    spans_truncate(&rendering->given, text->bytes);
+    text_ranges_truncate(&rendering->given, text->bytes);
     return true;
 }
 
@@ -236,7 +237,7 @@ static bool check_ids(const struct ids *ids, const struct served_model *model, c
 /* Encodes a text. `given`: the parts in which no control token is recognised; NULL: parse_special
  * decides for the whole text. */
 static bool encode(const struct request *request, const struct served_model *model, struct str text,
-                   const struct spans *given, struct ids *ids, struct refusal *refusal) {
+                   const struct text_ranges *given, struct ids *ids, struct refusal *refusal) {
     struct encode_options options = {.parse_special = given || request->parse_special,
                                      .add_bos = request->add_special_tokens,
                                      .plain = request->parse_special ? NULL : given,
@@ -269,7 +270,7 @@ static bool prep_chat(struct request *request, const struct served_model *model,
     if (is_good)
         is_good = encode(request, model, buf_str(&rendering.text), &rendering.given, &prompt->ids,
                          refusal);
-    spans_release(&rendering.given);
+    text_ranges_release(&rendering.given);
     buf_release(&rendering.text);
     const json_t *messages = request->messages;
     const json_t *final = json_array_get(messages, json_array_size(messages) - 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/gpu_fit.h"
 
-#include "base/least.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "gpu/gpu_limits.h"
 #include "gpu/gpu_program.h"
 #include "gpu/gpu_shard.h"
@@ -400,7 +400,7 @@ static void set_sequences(struct card_fit *fit, const struct kv_layout *layout) 
     const uint32_t blocks = backend_blocks_for(fit->sequence_tokens);
     const uint32_t pages =
         layout->full_groups * blocks +
-        layout->window_groups * least_u32(blocks, backend_blocks_for(layout->window_tokens) + 2);
+        layout->window_groups * min_u32(blocks, backend_blocks_for(layout->window_tokens) + 2);
     const struct memory_ledger *ledger = &fit->ledger;
     fit->kv_bytes_per_token = ledger->page_bytes * pages / fit->sequence_tokens;
     if (ledger->used > ledger->limit)
@@ -409,7 +409,7 @@ static void set_sequences(struct card_fit *fit, const struct kv_layout *layout) 
         fit->missing_bytes = (pages - ledger->page_count) * ledger->page_bytes;
     fit->is_fitting = fit->missing_bytes == 0;
     if (fit->is_fitting)
-        fit->sequences = least_u32(ledger->page_count / pages, fit->limits.sequences_max);
+        fit->sequences = min_u32(ledger->page_count / pages, fit->limits.sequences_max);
 }
 
 bool card_fit_has_blocks(const struct checkpoint *checkpoint) {
@@ -434,7 +434,7 @@ static struct card_fit fit_of(const struct card_fit_options *options,
     const struct model_config *config = options->config;
     uint32_t tokens = options->sequence_tokens;
     if (tokens == 0) tokens = GPU_CACHE_TOKENS_LEAST;
-    tokens = least_u32(tokens, config->context_max);
+    tokens = min_u32(tokens, config->context_max);
     const struct gpu_limits_options limits = {.program = program,
                                               .layout = layout,
                                               .kv_form = options->kv,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/gpu_ledger.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "gpu/gpu_sampling.h"
 #include "gpu/gpu_shard.h"
 #include "gpu/grouping.h"
@@ -108,7 +108,7 @@ static uint64_t product_bytes(const struct gpu_program *program, enum op_to to) 
         if (op->kind != OP_MATMUL || op->to != to) continue;
         const struct gpu_matrix *matrix = &program->matrices[op->matrix];
         bool is_wide = matrix->form == GPU_F32 || matrix->form == GPU_INT8 || is_router(program, i);
-        most = most_u64(most, (uint64_t)matrix->rows * (is_wide ? 4 : 2));
+        most = max_u64(most, (uint64_t)matrix->rows * (is_wide ? 4 : 2));
     }
     return most;
 }
@@ -123,7 +123,7 @@ static uint64_t experts_bytes(const struct gpu_program *program) {
                                has_scales(program->matrices[experts->down].form);
         const uint64_t pair = 2 * ((uint64_t)experts->ffn + program->width) + EXPERTS_ROUTE_BYTES +
                               (has_codes ? experts->ffn + sizeof(float) : 0);
-        most = most_u64(most, experts->used * pair + (has_codes ? program->width : 0));
+        most = max_u64(most, experts->used * pair + (has_codes ? program->width : 0));
     }
     return most;
 }
@@ -135,7 +135,7 @@ static uint64_t shared_bytes(const struct gpu_program *program) {
         const struct gpu_op *op = &program->ops[i];
         if (op->kind != OP_MATMUL || op->to != TO_SHARED) continue;
         const struct gpu_matrix *matrix = &program->matrices[op->matrix];
-        most = most_u64(most, matrix->cols * form_bytes(matrix->form));
+        most = max_u64(most, matrix->cols * form_bytes(matrix->form));
     }
     return most + product_bytes(program, TO_SHARED);
 }
@@ -177,23 +177,23 @@ static uint64_t activation_bytes(const struct gpu_program *program,
                                  const struct gpu_limits *limits) {
     const uint64_t rows = row_bucket(limits->rows_max), kept = row_bucket(limits->logit_rows_max);
     const uint64_t q_bytes =
-        most_u64((uint64_t)program->heads * program->head_dim, program->recurrent.width) * 2;
+        max_u64((uint64_t)program->heads * program->head_dim, program->recurrent.width) * 2;
     uint64_t input_bytes = program->pools ? program->width * UINT64_C(2) : 0, unpacked_bytes = 0,
              codes_bytes = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++) {
         const struct gpu_matrix *matrix = &program->matrices[i];
         const uint64_t row_bytes = matrix->cols * form_bytes(matrix->form);
-        input_bytes = most_u64(input_bytes, row_bytes);
+        input_bytes = max_u64(input_bytes, row_bytes);
         if (matrix->form != GPU_BLOCKS || matrix->grouping != GROUPED_NOT) continue;
-        unpacked_bytes = most_u64(most_u64(unpacked_bytes, matrix->rows * row_bytes),
-                                  grouped_room_bytes(matrix->rows, matrix->cols));
+        unpacked_bytes = max_u64(max_u64(unpacked_bytes, matrix->rows * row_bytes),
+                                 grouped_room_bytes(matrix->rows, matrix->cols));
         /* Codes of int8, and a pair of float32 for each group. */
-        codes_bytes = most_u64(codes_bytes,
-                               rows * (matrix->cols + matrix->cols / GROUPED_INPUTS * UINT64_C(8)));
+        codes_bytes = max_u64(codes_bytes,
+                              rows * (matrix->cols + matrix->cols / GROUPED_INPUTS * UINT64_C(8)));
     }
     return (rows + kept) * program->width * 4 +
            rows * (product_bytes(program, TO_H) +
-                   most_u64(product_bytes(program, TO_WIDE), product_bytes(program, TO_INPUTS)) +
+                   max_u64(product_bytes(program, TO_WIDE), product_bytes(program, TO_INPUTS)) +
                    product_bytes(program, TO_NARROW) + side_bytes(program)) +
            (2 * rows + kept) * q_bytes +
            rows * (input_bytes + experts_bytes(program) + shared_bytes(program) +
@@ -236,7 +236,7 @@ uint64_t gpu_ledger_page_bytes(const struct gpu_program *program, const struct g
     uint32_t heads = gpu_kv_width(program) / program->head_dim; /* the most of a layer */
     for (uint32_t i = 0; i < program->op_count; i++)
         if (program->ops[i].kind == OP_ATTENTION)
-            heads = (uint32_t)most_u64(heads, gpu_page_heads(program, &program->ops[i]));
+            heads = (uint32_t)max_u64(heads, gpu_page_heads(program, &program->ops[i]));
     return slots * (gpu_kv_width(program) * form_bytes(limits->kv_form) +
                     (has_scales(limits->kv_form) ? heads * UINT64_C(2) : 0));
 }
@@ -269,7 +269,7 @@ struct memory_ledger gpu_ledger_predict(const struct gpu_program *program,
     uint64_t used = ledger.context + ledger.weights + ledger.activations + ledger.logits +
                     ledger.steps + ledger.workspace + ledger.states;
     uint64_t pages = used < limit_bytes ? (limit_bytes - used) / ledger.page_bytes : 0;
-    pages = most_u64(least_u64(pages, limits->page_count_max), limits->page_count_min);
+    pages = max_u64(min_u64(pages, limits->page_count_max), limits->page_count_min);
     ledger.page_count = (uint32_t)pages;
     ledger.kv = pages * ledger.page_bytes;
     ledger.used = used + ledger.kv;
@@ -287,14 +287,14 @@ struct change {
 };
 
 static uint32_t scale(uint32_t value, uint64_t from, uint64_t to) {
-    return (uint32_t)divide_up(value * to, most_u64(from, 1));
+    return (uint32_t)divide_up(value * to, max_u64(from, 1));
 }
 
 static struct gpu_limits changed(const struct gpu_refusal *refusal, const struct change *change) {
     struct gpu_limits limits = *refusal->limits;
     if (change->context > 0) {
         uint32_t least = backend_blocks_for(change->context) * limits.group_count;
-        limits.page_count_min = (uint32_t)least_u64(limits.page_count_min, least);
+        limits.page_count_min = (uint32_t)min_u64(limits.page_count_min, least);
         limits.pages_max = scale(limits.pages_max, backend_blocks_for(limits.context_max),
                                  backend_blocks_for(change->context));
         limits.context_max = change->context;
@@ -310,7 +310,7 @@ static struct gpu_limits changed(const struct gpu_refusal *refusal, const struct
     if (change->rows > 0) {
         limits.items_max = scale(limits.items_max, limits.rows_max, change->rows);
         limits.partials_max = scale(limits.partials_max, limits.rows_max, change->rows);
-        limits.logit_rows_max = (uint32_t)least_u64(limits.logit_rows_max, change->rows);
+        limits.logit_rows_max = (uint32_t)min_u64(limits.logit_rows_max, change->rows);
         limits.rows_max = change->rows;
     }
     const struct gpu_sampling_options sampling = {.vocab = refusal->program->vocab,
@@ -408,9 +408,9 @@ static void advise(const struct gpu_refusal *refusal, struct advice *advice) {
     if (advice->bytes > 0) return;
     change = (struct change){.has_small_weights = true};
     bool is_enough = fits(refusal, &change);
-    change.context = (uint32_t)least_u64(limits->context_max, ADVISED_CONTEXT_LEAST);
-    change.rows = (uint32_t)least_u64(limits->rows_max, ADVISED_ROWS_LEAST);
-    change.sequences = (uint32_t)least_u64(limits->sequences_max, urgent + 1);
+    change.context = (uint32_t)min_u64(limits->context_max, ADVISED_CONTEXT_LEAST);
+    change.rows = (uint32_t)min_u64(limits->rows_max, ADVISED_ROWS_LEAST);
+    change.sequences = (uint32_t)min_u64(limits->sequences_max, urgent + 1);
     if (is_enough)
         snprintf(advice->text, sizeof advice->text, "it fits with --quantization fp8 or int8");
     else if (fits(refusal, &change))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/gpu_limits.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "gpu/gpu_ledger.h"
 
 /* Tokens of the cache per sequence that the default of sequences_max leaves, its least value (fewer
@@ -29,7 +29,7 @@ static void limit_pages(const struct gpu_limits_options *options, struct gpu_lim
     uint64_t most =
         (uint64_t)limits->sequences_max * backend_blocks_for(limits->context_max) * groups;
     uint64_t fewest =
-        backend_blocks_for(least_u32(limits->context_max, GPU_CACHE_TOKENS_LEAST)) * groups;
+        backend_blocks_for(min_u32(limits->context_max, GPU_CACHE_TOKENS_LEAST)) * groups;
     if (wanted->kv_bytes > 0) {
         uint64_t bytes = gpu_ledger_page_bytes(options->program, limits);
         if (wanted->kv_bytes / bytes < most) most = wanted->kv_bytes / bytes;
@@ -42,7 +42,7 @@ static void limit_pages(const struct gpu_limits_options *options, struct gpu_lim
 }
 
 static uint32_t places_to_spare(uint32_t sequences) {
-    const uint32_t few = least_u32(sequences / STORED_SHARE_FEW + 1, STORED_FEW);
+    const uint32_t few = min_u32(sequences / STORED_SHARE_FEW + 1, STORED_FEW);
     return few > sequences / STORED_SHARE ? few : sequences / STORED_SHARE;
 }
 
@@ -57,7 +57,7 @@ static void limit_states(const struct gpu_limits_options *options, struct gpu_li
     const uint64_t places = bytes / gpu_ledger_state_bytes(options->program, limits);
     while (sequences > 1 && (uint64_t)sequences + places_to_spare(sequences) > places) sequences--;
     limits->sequences_max = limits->logit_rows_max = sequences;
-    limits->state_places = (uint32_t)least_u64(places, (uint64_t)sequences + STORED_MOST);
+    limits->state_places = (uint32_t)min_u64(places, (uint64_t)sequences + STORED_MOST);
 }
 
 struct plan_attention_options gpu_limits_plan(const struct gpu_limits_options *options,
@@ -87,7 +87,7 @@ static struct gpu_limits limits_with(const struct gpu_limits_options *options, u
                                 .group_count = kv_layout_groups(options->layout),
                                 .steps_max = or_default(options->steps_max, GPU_STEPS_MAX),
                                 .kv_form = options->kv_form};
-    limits.sequences_max = limits.logit_rows_max = least_u32(sequences, limits.rows_max);
+    limits.sequences_max = limits.logit_rows_max = min_u32(sequences, limits.rows_max);
     limit_states(options, &limits);
     limit_pages(options, &limits);
     const struct plan_attention_options plan = gpu_limits_plan(options, &limits);
@@ -107,7 +107,7 @@ static bool has_tokens(const struct gpu_limits_options *options, const struct gp
     const struct memory_ledger ledger =
         gpu_ledger_predict(options->program, limits, options->memory_bytes);
     uint64_t blocks = ledger.page_count / limits->group_count;
-    uint32_t tokens = least_u32(SEQUENCE_TOKENS, limits->context_max);
+    uint32_t tokens = min_u32(SEQUENCE_TOKENS, limits->context_max);
     return ledger.used <= ledger.limit && blocks * GPU_PAGE_TOKENS / sequences >= tokens;
 }
 

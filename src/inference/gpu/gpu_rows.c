@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/gpu_rows.h"
 
-#include "base/least.h"
 #include "base/log.h"
+#include "base/min_max.h"
 
 #define TRIALS 2 /* trials for a number of rows; the faster counts */
 /* Work before the trials: it takes an H100 to its limit of power. Steps of a small model do not, so
@@ -17,7 +17,7 @@ static enum err speed_of(const struct gpu_table *table, struct gpu *gpu, uint32_
     enum err err = OK;
     for (int i = 0; i < TRIALS && err == OK; i++) {
         err = table->trial(gpu, rows, &ns, error);
-        least_ns = least_u64(least_ns, ns);
+        least_ns = min_u64(least_ns, ns);
         if (ns == 0) break;
     }
     *ret_speed = least_ns > 0 ? 1e9 * rows / (double)least_ns : 0;

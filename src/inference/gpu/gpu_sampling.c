@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/gpu_sampling.h"
 
-#include "base/least.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "gpu/gpu_edits.h"
 
 #include <assert.h>
@@ -122,7 +122,7 @@ static void add_ask(struct gpu_sampling *sampling, struct gpu_record *record,
     sampling->asks[samples->ask_count++] = (struct gpu_ask){
         .row = row->index,
         .token = row->scored ? *row->scored : -1,
-        .top_count = named_count > 0 ? 0 : least_u32(top_count, sampling->options.vocab),
+        .top_count = named_count > 0 ? 0 : min_u32(top_count, sampling->options.vocab),
         .named_begin = samples->named_count,
         .named_count = named_count};
     if (named_count > 0)

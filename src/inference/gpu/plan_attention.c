@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/plan_attention.h"
 
-#include "base/least.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "gpu/plan_decode.h"
 #include "gpu/plan_prefix.h"
 #include "program/plan.h"
@@ -26,7 +26,7 @@ struct group_kind {
 };
 
 /* The arrays of a list of work. */
-struct work {
+struct plan_work {
     struct gpu_tile_item *prefixes;
     struct gpu_tile_item *tiles;
     struct gpu_decode_item *decode;
@@ -46,7 +46,7 @@ struct plan_attention {
     uint32_t *slots[GPU_GROUPS_MAX];
     uint32_t *seen[2]; /* (rows_max) by kind, with sees_both; else NULL */
     uint32_t *pages[GPU_GROUPS_MAX];
-    struct work works[WORK_COUNT];
+    struct plan_work works[WORK_COUNT];
     struct plan_prefix prefix;
     struct plan_span *spans;       /* (sequences_max) */
     uint32_t *tables;              /* (sequences_max) index of each sequence's page table */
@@ -63,7 +63,7 @@ struct plan_attention {
 static uint32_t table_entries(const struct plan_attention_options *options, uint32_t window) {
     uint32_t context = backend_blocks_for(options->context_max);
     if (window == 0 || window >= options->context_max) return context * options->sequences_max;
-    uint32_t each = least_u32(backend_blocks_for(window) + 2, context);
+    uint32_t each = min_u32(backend_blocks_for(window) + 2, context);
     return context + each * options->sequences_max + backend_blocks_for(options->rows_max);
 }
 
@@ -80,7 +80,7 @@ struct plan_attention_sizes plan_attention_sizes(const struct plan_attention_opt
     };
 }
 
-static bool open_work(const struct plan_attention *plan, struct work *work) {
+static bool open_work(const struct plan_attention *plan, struct plan_work *work) {
     work->prefixes = calloc(plan->sizes.items_max, sizeof *work->prefixes);
     work->tiles = calloc(plan->sizes.items_max, sizeof *work->tiles);
     work->decode = calloc(plan->sizes.items_max, sizeof *work->decode);
@@ -208,7 +208,7 @@ static void copy_tables(struct plan_attention *plan, const struct group_kind *ki
 static uint32_t first_block_of(const struct step *step, uint32_t window) {
     uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < step->sequence_count; i++)
-        first = least_u32(first, backend_first_seen_block(window, step->sequences[i].kv_tokens));
+        first = min_u32(first, backend_first_seen_block(window, step->sequences[i].kv_tokens));
     return first;
 }
 
@@ -224,7 +224,7 @@ static void find_shared(struct plan_attention *plan, const struct group_kind *ki
                         const struct step *step, uint32_t first_block) {
     for (uint32_t i = 0; i + 1 < step->sequence_count; i++) {
         const struct step_sequence *a = &step->sequences[i], *b = &step->sequences[i + 1];
-        uint32_t shared = least_u32(a->kv_tokens, b->kv_tokens) / GPU_PAGE_TOKENS;
+        uint32_t shared = min_u32(a->kv_tokens, b->kv_tokens) / GPU_PAGE_TOKENS;
         for (uint32_t j = kind->first; j < kind->first + kind->count; j++)
             shared = equal_blocks(pages_of(a, j), pages_of(b, j), first_block, shared);
         plan->shared[i] = shared;
@@ -269,7 +269,7 @@ static void add_decode_items(struct plan_attention *plan, const struct plan_span
             (struct gpu_decode_item){.row = span->row + i,
                                      .position = position,
                                      .begin = span->begin,
-                                     .end = least_u32(position + 1, span->end),
+                                     .end = min_u32(position + 1, span->end),
                                      .pages = span->pages,
                                      .partial_in = span->partial + i * span->partial_step,
                                      .partial_count = span->partial_count,
@@ -280,13 +280,13 @@ static void add_decode_items(struct plan_attention *plan, const struct plan_span
 static void add_tile_items(struct plan_attention *plan, const struct plan_span *span,
                            const uint32_t *positions, uint32_t window, uint32_t *count) {
     for (uint32_t i = 0; i < span->row_count; i += plan->tile_rows) {
-        uint32_t rows = least_u32(span->row_count - i, plan->tile_rows);
+        uint32_t rows = min_u32(span->row_count - i, plan->tile_rows);
         uint32_t row = span->row + i, begin = plan_first_seen(window, positions[row]);
         plan->found[(*count)++] = (struct gpu_tile_item){
             .row = row,
             .row_count = rows,
             .begin = begin > span->begin ? begin : span->begin,
-            .end = least_u32(positions[row + rows - 1] + 1, span->end),
+            .end = min_u32(positions[row + rows - 1] + 1, span->end),
             .pages = span->pages,
             .partial_in =
                 span->partial_count > 0 ? span->partial + i * span->partial_step : GPU_NONE,
@@ -296,9 +296,9 @@ static void add_tile_items(struct plan_attention *plan, const struct plan_span *
 }
 
 /* Makes a list of work from the spans. */
-static void fill_work(struct plan_attention *plan, const struct group_kind *kind, struct work *work,
-                      uint32_t span_count, const uint32_t *positions, uint32_t first_block,
-                      struct gpu_attention *ret_attention) {
+static void fill_work(struct plan_attention *plan, const struct group_kind *kind,
+                      struct plan_work *work, uint32_t span_count, const uint32_t *positions,
+                      uint32_t first_block, struct gpu_attention *ret_attention) {
     const struct plan_attention_options *options = &plan->options;
     uint32_t decode_count = 0, tile_count = 0;
     part_spans(plan, plan->spans, span_count);
@@ -359,7 +359,7 @@ static uint32_t span_wanted(struct plan_attention *plan, const struct step *step
         assert(row < step->row_count && (i == 0 || row > wanted[i - 1]));
         plan->kept_positions[i] = positions[row];
         while (row >= step->sequences[sequence].row_first + step->sequences[sequence].row_count)
-            shared = least_u32(shared, plan->shared[sequence++]);
+            shared = min_u32(shared, plan->shared[sequence++]);
         if (count > 0 && plan->spans[count - 1].sequence == sequence) {
             plan->spans[count - 1].row_count++;
             continue;
@@ -381,7 +381,7 @@ static uint32_t span_wanted(struct plan_attention *plan, const struct step *step
 static void plan_kind(struct plan_attention *plan, uint32_t index, const struct step *step,
                       const uint32_t *wanted, uint32_t wanted_count) {
     const struct group_kind *kind = &plan->kinds[index];
-    struct work *work = &plan->works[index == 0 ? WORK_FULL : WORK_WINDOW];
+    struct plan_work *work = &plan->works[index == 0 ? WORK_FULL : WORK_WINDOW];
     const uint32_t *positions = plan->options.sees_both ? plan->seen[index] : step->positions;
     uint32_t first_block = first_block_of(step, kind->window);
     uint32_t kept = plan->options.kept_group;

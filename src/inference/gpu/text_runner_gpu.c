@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/text_runner_gpu.h"
 
-#include "base/least.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "gpu/gpu_ledger.h"
 #include "gpu/gpu_program.h"
 #include "gpu/plan_attention.h"
@@ -66,7 +66,7 @@ struct gpu_limits text_runner_gpu_limits(const struct text_runner_gpu_options *o
                                          const struct kv_layout *layout) {
     const uint32_t asked = options->rows_max > 0 ? options->rows_max : TEXT_RUNNER_ROWS_DEFAULT;
     const uint32_t rows = asked > options->tokens_max ? asked : options->tokens_max;
-    const uint32_t texts = least_u32(rows, TEXT_RUNNER_TEXTS_MAX);
+    const uint32_t texts = min_u32(rows, TEXT_RUNNER_TEXTS_MAX);
     const uint32_t pages = blocks_of_step(rows, texts) * kv_layout_groups(layout);
     struct gpu_limits limits = {.rows_max = rows,
                                 .logit_rows_max = options->pools_all ? rows : texts,

@@ -2,9 +2,9 @@
 #include "model/draft_model.h"
 
 #include "base/clock.h"
-#include "base/least.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 
 #include <assert.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 /* A token that the model gives less than this chance is wrong too often to be worth a row. */
 #define CERTAINTY_MIN 0.25
 
-struct place {
+struct draft_place {
     uint64_t sequence; /* 0: free */
     uint64_t asked;    /* number of the call that used it last */
     uint32_t count;    /* tokens whose keys are in its pages */
@@ -33,7 +33,7 @@ struct draft_model {
     uint32_t context; /* tokens of a place */
     uint32_t blocks;  /* likewise */
     uint32_t groups;  /* pages of a block */
-    struct place places[PLACES];
+    struct draft_place places[PLACES];
     uint32_t *positions; /* (PROMPT_ROWS) */
     uint64_t calls, steps;
     bool has_failed;
@@ -52,7 +52,7 @@ static enum err check_backend(const struct backend *backend, struct error *error
 static void open_places(struct draft_model *model) {
     uint32_t page = 0;
     for (uint32_t i = 0; i < PLACES; i++) {
-        struct place *place = &model->places[i];
+        struct draft_place *place = &model->places[i];
         place->tokens = mem_new(model->context, sizeof *place->tokens);
         place->pages = mem_new((size_t)model->groups * model->blocks, sizeof *place->pages);
         for (uint32_t at = 0; at < model->groups * model->blocks; at++) place->pages[at] = page++;
@@ -66,7 +66,7 @@ enum err draft_model_open(struct draft_model **ret_model, const struct backend *
     if (err != OK) return err;
     const uint32_t groups = caps->full_pages + caps->window_pages;
     const uint32_t blocks =
-        least_u32(caps->page_count / groups / PLACES, backend_blocks_for(caps->context_tokens_max));
+        min_u32(caps->page_count / groups / PLACES, backend_blocks_for(caps->context_tokens_max));
     if (blocks == 0)
         return err_set(error, ERR_LIMIT, "%u pages hold no sequence", caps->page_count);
     struct draft_model *model = mem_new(1, sizeof *model);
@@ -74,7 +74,7 @@ enum err draft_model_open(struct draft_model **ret_model, const struct backend *
         .backend = backend,
         .blocks = blocks,
         .groups = groups,
-        .context = least_u32(caps->context_tokens_max, blocks * BACKEND_BLOCK_TOKENS)};
+        .context = min_u32(caps->context_tokens_max, blocks * BACKEND_BLOCK_TOKENS)};
     model->positions = mem_new(PROMPT_ROWS, sizeof *model->positions);
     open_places(model);
     *ret_model = model;
@@ -95,7 +95,7 @@ void draft_model_close(struct draft_model *model) {
 
 /* Computes `count` tokens of a place behind those that it knows. With ret_sample it samples the
  * likeliest token behind them. */
-static bool compute(struct draft_model *model, struct place *place, uint32_t count,
+static bool compute(struct draft_model *model, struct draft_place *place, uint32_t count,
                     struct sample *ret_sample) {
     static const struct sampling likeliest = {.logprobs = true};
     for (uint32_t i = 0; i < count; i++) model->positions[i] = place->count + i;
@@ -134,10 +134,10 @@ static bool compute(struct draft_model *model, struct place *place, uint32_t cou
 
 /* ---- a sequence ---- */
 
-static struct place *place_of(struct draft_model *model, uint64_t sequence) {
-    struct place *oldest = &model->places[0];
+static struct draft_place *place_of(struct draft_model *model, uint64_t sequence) {
+    struct draft_place *oldest = &model->places[0];
     for (uint32_t i = 0; i < PLACES; i++) {
-        struct place *place = &model->places[i];
+        struct draft_place *place = &model->places[i];
         if (place->sequence == sequence) return place;
         if (place->asked < oldest->asked) oldest = place;
     }
@@ -147,11 +147,11 @@ static struct place *place_of(struct draft_model *model, uint64_t sequence) {
     return oldest;
 }
 
-/* Notes `count` tokens at `at` of the sequence. Where the place has another one, it forgets that and
- * all behind it. */
-static void note(struct place *place, const int32_t *tokens, uint32_t at, uint32_t count) {
+/* Notes `count` tokens at `at` of the sequence. Where the place has another one, it forgets that
+ * and all behind it. */
+static void note(struct draft_place *place, const int32_t *tokens, uint32_t at, uint32_t count) {
     if (count == 0) return;
-    const uint32_t known = place->count > at ? least_u32(place->count - at, count) : 0;
+    const uint32_t known = place->count > at ? min_u32(place->count - at, count) : 0;
     uint32_t equal = 0;
     while (equal < known && place->tokens[at + equal] == tokens[equal]) equal++;
     if (equal < known) place->count = at + equal;
@@ -159,7 +159,7 @@ static void note(struct place *place, const int32_t *tokens, uint32_t at, uint32
 }
 
 /* Takes the likeliest token again and again; the place knows all but the last `rows` tokens. */
-static void go_on(struct draft_model *model, struct place *place, uint32_t rows,
+static void go_on(struct draft_model *model, struct draft_place *place, uint32_t rows,
                   struct scheduler_guess *guess) {
     struct sample sample;
     while (guess->count < guess->room && compute(model, place, rows, &sample)) {
@@ -179,14 +179,14 @@ void draft_model_guess(void *draft_model, struct scheduler_guess *guess) {
     const uint64_t total = (uint64_t)guess->prompt_count + guess->generated_count;
     assert(guess->sequence > 0 && total > 0 && guess->room > 0);
     if (model->has_failed || total > model->context) return;
-    struct place *place = place_of(model, guess->sequence);
+    struct draft_place *place = place_of(model, guess->sequence);
     place->asked = ++model->calls;
     note(place, guess->prompt, 0, guess->prompt_count);
     note(place, guess->generated, guess->prompt_count, guess->generated_count);
     /* The last token is computed again where its key is known: its logits are not kept. */
     if (place->count >= total) place->count = (uint32_t)total - 1;
     const uint32_t rows = (uint32_t)total - place->count;
-    const uint32_t rows_max = least_u32(PROMPT_ROWS, model->backend->caps.rows_max);
+    const uint32_t rows_max = min_u32(PROMPT_ROWS, model->backend->caps.rows_max);
     if (rows > rows_max)
         compute(model, place, rows_max, NULL);
     else

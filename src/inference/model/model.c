@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
-#include "base/least.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "base/os.h"
 #include "cpu/executor_cpu.h"
 #include "gpu/executor_gpu.h"
@@ -295,7 +295,7 @@ static void limit_rows(struct model *model, const struct tiled_cache_options *ca
                                              .model = cache->stamp.bytes,
                                              .model_bytes = sizeof cache->stamp.bytes};
     caps->rows_max = executor_cpu_rows(&model->executor, &notes);
-    caps->urgent_rows_max = least_u32(caps->urgent_rows_max, caps->rows_max);
+    caps->urgent_rows_max = min_u32(caps->urgent_rows_max, caps->rows_max);
 }
 
 /* Fills the weights. Then, unless the caller wants a number of rows, the executor tells how many

@@ -48,7 +48,7 @@
  * LIVENESS. A step has rows whenever work exists. With no running sequence the first in line starts
  * without regard to admission; scheduler_submit has checked that it fits alone. */
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "base/rng.h"
 #include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
@@ -81,7 +81,7 @@ static void swap_block(struct scheduler *scheduler, struct sequence *sequence, u
 void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool may_swap) {
     if (!scheduler->is_caching) return;
     uint32_t *table = block_table(scheduler, sequence->slot);
-    uint32_t known = least_u32(sequence->computed, sequence_token_count(sequence));
+    uint32_t known = min_u32(sequence->computed, sequence_token_count(sequence));
     uint32_t full = known / BACKEND_BLOCK_TOKENS;
     for (uint32_t i = sequence->node_count; i < full; i++) {
         uint32_t parent = i > 0 ? table[i - 1] : PREFIX_ROOT;
@@ -223,8 +223,8 @@ static void add_state(struct scheduler *scheduler, struct plan *plan, struct seq
     state_places_note_written(scheduler->states, sequence->state_place, steps_now(scheduler));
 }
 
-/* Adds the next `count` tokens of a running sequence to a step, and the rows of a guess (NULL: none)
- * behind them. */
+/* Adds the next `count` tokens of a running sequence to a step, and the rows of a guess (NULL:
+ * none) behind them. */
 static void add_guessed_rows(struct scheduler *scheduler, struct plan *plan,
                              struct sequence *sequence, uint32_t count, const struct draft *draft) {
     struct step *step = &plan->step;
@@ -311,11 +311,11 @@ bool has_row_room(const struct scheduler *scheduler, const struct plan *plan, ui
 
 void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       uint32_t rows_end) {
-    uint32_t count = least_u32(rows_missing(sequence), rows_end - plan->step.row_count);
-    count = least_u32(count, least_u32(rows_with_block(sequence), rows_to_save(sequence)));
+    uint32_t count = min_u32(rows_missing(sequence), rows_end - plan->step.row_count);
+    count = min_u32(count, min_u32(rows_with_block(sequence), rows_to_save(sequence)));
     uint32_t logit_room = scheduler->logit_rows_max - plan->step.logit_count;
     if (scheduler->logit_rows_max < plan->rows_max && is_to_be_scored(sequence))
-        count = least_u32(count, (logit_room + 1) / 2);
+        count = min_u32(count, (logit_room + 1) / 2);
     add_rows(scheduler, plan, sequence, count);
     scheduler->stats.prefill_rows += count;
 }
@@ -373,7 +373,7 @@ bool compose_step(struct scheduler *scheduler) {
     bool is_clear = start_line(scheduler, LINE_URGENT, plan, rows_end);
     rows_end = plan->rows_max;
     if (scheduler->urgent_count > 0)
-        rows_end = most_u32(rows_end / URGENT_ROWS_SHARE, step->row_count + others_rows);
+        rows_end = max_u32(rows_end / URGENT_ROWS_SHARE, step->row_count + others_rows);
     continue_prefills(scheduler, LINE_OTHERS, plan, rows_end);
     if (is_clear) start_line(scheduler, LINE_OTHERS, plan, rows_end);
 
@@ -386,7 +386,7 @@ bool compose_step(struct scheduler *scheduler) {
 
 bool compose_urgent(struct scheduler *scheduler) {
     struct plan *plan = &scheduler->urgent;
-    uint32_t rows_end = least_u32(plan->rows_max, scheduler->urgent_left);
+    uint32_t rows_end = min_u32(plan->rows_max, scheduler->urgent_left);
     if (rows_end == 0) return false;
     if (scheduler->urgent_count == 0 && !first_in_line(scheduler, LINE_URGENT)) return false;
     begin_plan(scheduler, plan);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/drafts.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
@@ -24,7 +24,7 @@
 static const uint8_t first_chances[SEQUENCE_DRAFT_LENGTHS] = {90, 128, 153, 178, 190, 204, 217};
 
 static uint32_t index_of_length(uint32_t length) {
-    return least_u32(length - LENGTH_MIN, SEQUENCE_DRAFT_LENGTHS - 1);
+    return min_u32(length - LENGTH_MIN, SEQUENCE_DRAFT_LENGTHS - 1);
 }
 
 static int32_t token_at(const struct sequence *sequence, uint32_t at) {
@@ -54,7 +54,7 @@ void draft_find(struct draft *ret_draft, struct sequence *sequence, uint32_t roo
     }
     if (length < LENGTH_MIN) return;
     ret_draft->length = length;
-    for (uint32_t i = 0; i < least_u32(room, DRAFT_TOKENS_MAX); i++) {
+    for (uint32_t i = 0; i < min_u32(room, DRAFT_TOKENS_MAX); i++) {
         /* A text that repeats itself goes on with the guess. */
         const uint32_t at = place + 1 + i;
         const int32_t token =
@@ -106,17 +106,17 @@ static bool may_draft(const struct scheduler *scheduler) {
 
 /* The most rows that guesses may have, with `rows` rows that the sequences need anyway. */
 static uint32_t room_for(const struct scheduler *scheduler, uint32_t rows) {
-    const uint32_t rows_max = least_u32(scheduler->rows_max, STEP_COSTS_ROWS);
+    const uint32_t rows_max = min_u32(scheduler->rows_max, STEP_COSTS_ROWS);
     const uint32_t logit_rows = scheduler->logit_rows_max - scheduler->running_count;
-    return rows < rows_max ? least_u32(rows_max - rows, logit_rows) : 0;
+    return rows < rows_max ? min_u32(rows_max - rows, logit_rows) : 0;
 }
 
 /* The most tokens that a guess for a sequence may have: the last one of all has no row. */
 static uint32_t room_of(const struct scheduler *scheduler, const struct sequence *sequence) {
     const struct live_request *request = sequence->request;
     if (is_to_be_scored(sequence) || (request->is_constrained && !scheduler->ahead)) return 0;
-    return least_u32(request->tokens_max - sequence_token_count(sequence) - 1,
-                     scheduler->draft_tokens_max);
+    return min_u32(request->tokens_max - sequence_token_count(sequence) - 1,
+                   scheduler->draft_tokens_max);
 }
 
 /* Gives the guesses rows, the likeliest token first, as long as tokens per time grow. */
@@ -164,7 +164,7 @@ static void fit(struct scheduler *scheduler, struct draft *draft) {
     const struct live_request *request = sequence->request;
     while (rows_with_block(sequence) < 1 + draft->count && take_block(scheduler, sequence))
         continue;
-    draft->count = least_u32(draft->count, rows_with_block(sequence) - 1);
+    draft->count = min_u32(draft->count, rows_with_block(sequence) - 1);
     if (draft->count > 0 && request->is_constrained)
         draft->count = scheduler->ahead(scheduler->user, request->id, sequence->index,
                                         draft->tokens, draft->count, draft->allowed);

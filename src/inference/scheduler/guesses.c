@@ -3,7 +3,7 @@
  * (drafts.c). They cost time before the step, so it is decided first how many are worth it. */
 #include "scheduler/state.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 
 #include <assert.h>
 
@@ -42,10 +42,10 @@ static uint32_t worth(const struct scheduler *scheduler, struct sequence *sequen
     const double token_ns = scheduler->guess_token_ns,
                  chance = *guess_chance_of_first(sequence) / 255.0;
     const double alone = step_costs_of(&scheduler->costs, rows);
-    if (token_ns <= 0 || alone <= 1) return least_u32(room, FIRST_TOKENS);
+    if (token_ns <= 0 || alone <= 1) return min_u32(room, FIRST_TOKENS);
     double most = GAIN_MIN / alone, tokens = 1, reached = 1;
     uint32_t best = 0;
-    for (uint32_t count = 1; count <= least_u32(room, STEP_COSTS_ROWS - rows); count++) {
+    for (uint32_t count = 1; count <= min_u32(room, STEP_COSTS_ROWS - rows); count++) {
         reached *= chance;
         tokens += reached;
         const double rate =

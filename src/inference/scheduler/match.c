@@ -20,7 +20,7 @@
  * The last token is always computed, because its logits are needed; so is a whole prompt that needs
  * scores. */
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "scheduler/kv_pages.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
@@ -64,7 +64,7 @@ static uint32_t usable_blocks(const struct scheduler *scheduler, const uint32_t 
 static uint32_t tokens_behind(const struct sequence *sequence, uint32_t blocks, uint32_t room,
                               int32_t *ret_tokens) {
     const uint32_t first = blocks * BACKEND_BLOCK_TOKENS;
-    const uint32_t count = least_u32(sequence_token_count(sequence) - 1 - first, room);
+    const uint32_t count = min_u32(sequence_token_count(sequence) - 1 - first, room);
     sequence_tokens(sequence, first, count, ret_tokens);
     return count;
 }
@@ -101,7 +101,7 @@ static void match_state_at(const struct scheduler *scheduler, const struct seque
     int32_t tail[STATE_TAIL_MAX];
     const struct state_places *states = scheduler->states;
     const uint64_t passed = steps_now(scheduler).passed;
-    const uint32_t behind = tokens_behind(sequence, count, least_u32(room, STATE_TAIL_MAX), tail);
+    const uint32_t behind = tokens_behind(sequence, count, min_u32(room, STATE_TAIL_MAX), tail);
     for (uint32_t at = state_places_first(states, node); at != STATE_NONE;
          at = state_places_next(states, at)) {
         uint32_t length;

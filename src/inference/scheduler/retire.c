@@ -21,7 +21,7 @@
  * cache in the order of their submits (backend.h). So it does no harm that the next step, under way
  * already, still reads there: with steps_max 2 the backend has copied its page tables. */
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
 
@@ -141,7 +141,7 @@ void take_given(struct scheduler *scheduler, struct sequence *sequence) {
     if (!scheduler->given || !request->is_constrained || sequence->is_leaving) return;
     int32_t tokens[SCHEDULER_GIVEN_MAX];
     uint32_t room =
-        least_u32(request->tokens_max - sequence_token_count(sequence), SCHEDULER_GIVEN_MAX);
+        min_u32(request->tokens_max - sequence_token_count(sequence), SCHEDULER_GIVEN_MAX);
     uint32_t count = scheduler->given(scheduler->user, request->id, sequence->index, room, tokens);
     assert(count <= room);
     /* A token that the step under way would sample has its place taken: see is_for_nothing. */

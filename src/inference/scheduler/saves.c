@@ -22,7 +22,7 @@
  * that step has ended: where the tree has other blocks for the sequence's tokens, it takes those
  * only then. */
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
 #include "scheduler/state_places.h"
@@ -48,7 +48,7 @@ struct branches {
 /* Adds a position, if its keys and values will be in blocks of the tree; in ascending order. */
 static void add_branch(const struct scheduler *scheduler, const struct live_request *request,
                        uint32_t position, uint32_t count, struct branches *branches) {
-    position = least_u32(position, request->prompt_count - 1);
+    position = min_u32(position, request->prompt_count - 1);
     const uint32_t rest = position % BACKEND_BLOCK_TOKENS;
     const bool is_within = position - rest + BACKEND_BLOCK_TOKENS > request->prompt_count;
     if (is_within || !scheduler->backend->caps.copies_pages) position -= rest;
@@ -108,7 +108,7 @@ static bool find_prefix(const struct scheduler *scheduler, const struct sequence
     const uint32_t *table = block_table(scheduler, sequence->slot);
     const uint32_t blocks = position / BACKEND_BLOCK_TOKENS;
     const uint64_t salt = sequence->request->cache_salt;
-    uint32_t i = least_u32(blocks, sequence->node_count);
+    uint32_t i = min_u32(blocks, sequence->node_count);
     uint32_t node = i > 0 ? table[i - 1] : PREFIX_ROOT;
     for (; i < blocks; i++) {
         int32_t tokens[BACKEND_BLOCK_TOKENS];
@@ -124,14 +124,14 @@ static bool find_prefix(const struct scheduler *scheduler, const struct sequence
 
 void touch_states(struct scheduler *scheduler, const struct sequence *sequence, uint32_t blocks) {
     const uint32_t *table = block_table(scheduler, sequence->slot);
-    blocks = least_u32(blocks, sequence->node_count);
+    blocks = min_u32(blocks, sequence->node_count);
     for (uint32_t k = blocks + 1; k-- > 0;) {
         const uint32_t node = k > 0 ? table[k - 1] : PREFIX_ROOT;
         uint32_t at = state_places_first(scheduler->states, node);
         if (at == STATE_NONE) continue;
         int32_t tail[STATE_TAIL_MAX];
         const uint32_t first = k * BACKEND_BLOCK_TOKENS;
-        const uint32_t count = least_u32(sequence_token_count(sequence) - first, STATE_TAIL_MAX);
+        const uint32_t count = min_u32(sequence_token_count(sequence) - first, STATE_TAIL_MAX);
         sequence_tokens(sequence, first, count, tail);
         for (uint32_t length; at != STATE_NONE; at = state_places_next(scheduler->states, at))
             if (state_places_has_tail(scheduler->states, at, sequence->request->cache_salt, tail,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/scheduler.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "scheduler/kv_pages.h"
@@ -18,7 +18,7 @@
 
 /* The option, at most the backend's limit; 0 stands for that limit. */
 static uint32_t option_or(uint32_t option, uint32_t limit) {
-    return option == 0 ? limit : least_u32(option, limit);
+    return option == 0 ? limit : min_u32(option, limit);
 }
 
 static enum err check_pages(const struct backend_caps *caps, struct error *error) {
@@ -46,7 +46,7 @@ static enum err check_options(const struct scheduler_options *options, struct er
                        "small",
                        caps->rows_max, caps->sequences_max, caps->context_tokens_max);
     if (caps->logit_rows_max > 0 &&
-        caps->logit_rows_max < least_u32(caps->sequences_max, caps->rows_max))
+        caps->logit_rows_max < min_u32(caps->sequences_max, caps->rows_max))
         return err_set(error, ERR_INVALID, "backend: logit_rows_max %u is less than the sequences",
                        caps->logit_rows_max);
     enum err err = check_pages(caps, error);
@@ -126,7 +126,7 @@ static bool allocate(struct scheduler *scheduler) {
            scheduler->page_tables && scheduler->preempted_events && scheduler->written_in &&
            scheduler->drafts &&
            open_plan(&scheduler->urgent,
-                     least_u32(scheduler->backend->caps.urgent_rows_max, scheduler->rows_max),
+                     min_u32(scheduler->backend->caps.urgent_rows_max, scheduler->rows_max),
                      sequences, groups);
 }
 
@@ -134,7 +134,7 @@ static bool allocate(struct scheduler *scheduler) {
  * row sees any more takes only a number, so that blocks may outnumber pages. */
 static uint32_t blocks_of(const struct backend_caps *caps) {
     if (caps->full_pages > 0) return caps->page_count / caps->full_pages;
-    return least_u32(caps->page_count, KV_BLOCKS_MAX / SEEN_SHARE) * SEEN_SHARE;
+    return min_u32(caps->page_count, KV_BLOCKS_MAX / SEEN_SHARE) * SEEN_SHARE;
 }
 
 /* The blocks that a single sequence can have together with all their window pages. */
@@ -159,7 +159,7 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->rows_max = option_or(options->max_num_batched_tokens, caps->rows_max);
     scheduler->logit_rows_max = caps->logit_rows_max > 0 ? caps->logit_rows_max : caps->rows_max;
     /* Each running sequence must have room for a row in every step. */
-    uint32_t sequences_max = least_u32(caps->sequences_max, scheduler->rows_max);
+    uint32_t sequences_max = min_u32(caps->sequences_max, scheduler->rows_max);
     uint64_t wanted = (uint64_t)options->max_num_seqs + options->urgent_seqs;
     scheduler->running_max = sequences_max;
     if (options->max_num_seqs > 0 && wanted < sequences_max)
@@ -168,7 +168,7 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     if (caps->state_places > 0 && caps->state_places <= scheduler->running_max)
         scheduler->is_caching = false;
     scheduler->others_max =
-        scheduler->running_max - least_u32(options->urgent_seqs, scheduler->running_max / 4);
+        scheduler->running_max - min_u32(options->urgent_seqs, scheduler->running_max / 4);
     /* A small max_num_seqs holds for the others although fewer slots are then kept for urgent
      * ones. */
     if (options->max_num_seqs > 0 && options->max_num_seqs < scheduler->others_max)
@@ -179,7 +179,7 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->context_tokens_max = option_or(options->max_model_len, caps->context_tokens_max);
     scheduler->requests_max = option_or(options->requests_max, SCHEDULER_REQUESTS_MAX);
     scheduler->table_blocks_max =
-        least_u32(backend_blocks_for(scheduler->context_tokens_max), blocks_alone(caps));
+        min_u32(backend_blocks_for(scheduler->context_tokens_max), blocks_alone(caps));
 }
 
 static enum err open_cache(struct scheduler *scheduler, struct error *error) {

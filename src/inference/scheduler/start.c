@@ -32,7 +32,7 @@
  * them as its rows pass them. It can use a prefix up to the last place before which the window
  * pages exist. */
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
@@ -179,7 +179,7 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
     struct live_request *request = sequence->request;
     sequence->started = ++scheduler->starts;
     /* Tokens given before the start are no part of the prompt. */
-    sequence->cached_tokens = least_u32(matched_tokens, request->prompt_count);
+    sequence->cached_tokens = min_u32(matched_tokens, request->prompt_count);
     scheduler->stats.prefix_queried_tokens += request->prompt_count;
     scheduler->stats.prefix_hit_tokens += sequence->cached_tokens;
     const struct scheduler_event event = {.kind = SCHEDULER_STARTED,

@@ -9,7 +9,7 @@
 
 enum place_kind { PLACE_FREE, PLACE_TAKEN, PLACE_STORED };
 
-struct place {
+struct state_place {
     enum place_kind kind;
     uint32_t pins;
     uint64_t read_in;        /* the last step that reads it and passes no other */
@@ -25,9 +25,9 @@ struct place {
 struct state_places {
     uint32_t place_count;
     uint32_t block_count;
-    struct place *places; /* (place_count) */
-    uint32_t *firsts;     /* (block_count + 1) first stored state by node; PREFIX_ROOT's is last */
-    uint32_t *free;       /* (free_count) a stack */
+    struct state_place *places; /* (place_count) */
+    uint32_t *firsts; /* (block_count + 1) first stored state by node; PREFIX_ROOT's is last */
+    uint32_t *free;   /* (free_count) a stack */
     uint32_t free_count;
     uint32_t stored_count;
     uint32_t oldest;
@@ -65,7 +65,7 @@ void state_places_close(struct state_places *places) {
     free(places);
 }
 
-static struct place *place_at(const struct state_places *places, uint32_t place) {
+static struct state_place *place_at(const struct state_places *places, uint32_t place) {
     assert(place < places->place_count);
     return &places->places[place];
 }
@@ -78,7 +78,7 @@ static uint32_t *first_of(const struct state_places *places, uint32_t node) {
 /* ---- the list by last use ---- */
 
 static void list_remove(struct state_places *places, uint32_t place) {
-    const struct place *at = place_at(places, place);
+    const struct state_place *at = place_at(places, place);
     if (at->older != STATE_NONE)
         places->places[at->older].younger = at->younger;
     else
@@ -90,7 +90,7 @@ static void list_remove(struct state_places *places, uint32_t place) {
 }
 
 static void list_add_youngest(struct state_places *places, uint32_t place) {
-    struct place *at = place_at(places, place);
+    struct state_place *at = place_at(places, place);
     at->older = places->youngest;
     at->younger = STATE_NONE;
     if (places->youngest != STATE_NONE)
@@ -108,7 +108,7 @@ void state_places_touch(struct state_places *places, uint32_t place) {
 
 /* ---- taking and storing ---- */
 
-static bool is_touched(const struct place *place, struct state_steps steps) {
+static bool is_touched(const struct state_place *place, struct state_steps steps) {
     const uint64_t touched[] = {place->read_in, place->passed_read_in, place->written_in};
     for (size_t i = 0; i < sizeof touched / sizeof touched[0]; i++)
         if (touched[i] == steps.composed || (steps.passed > 0 && touched[i] == steps.passed))
@@ -139,7 +139,7 @@ bool state_places_can_take(const struct state_places *places, struct state_steps
 
 /* Takes a stored state off its node. */
 static void forget(struct state_places *places, uint32_t place) {
-    struct place *at = place_at(places, place);
+    struct state_place *at = place_at(places, place);
     assert(at->kind == PLACE_STORED && at->pins == 0);
     uint32_t *link = first_of(places, at->prefix.node);
     while (*link != place) link = &places->places[*link].behind_node;
@@ -173,7 +173,7 @@ void state_places_free(struct state_places *places, uint32_t place) {
 
 void state_places_store(struct state_places *places, uint32_t place,
                         const struct state_prefix *prefix) {
-    struct place *at = place_at(places, place);
+    struct state_place *at = place_at(places, place);
     assert(at->kind == PLACE_TAKEN && prefix->tail_count <= STATE_TAIL_MAX);
     assert(state_places_find(places, prefix) == STATE_NONE);
     uint32_t *first = first_of(places, prefix->node);
@@ -237,7 +237,7 @@ uint32_t state_places_find(const struct state_places *places, const struct state
 /* ---- steps and counts ---- */
 
 void state_places_note_read(struct state_places *places, uint32_t place, struct state_steps steps) {
-    struct place *at = place_at(places, place);
+    struct state_place *at = place_at(places, place);
     *(steps.passed > 0 ? &at->passed_read_in : &at->read_in) = steps.composed;
 }
 
@@ -265,7 +265,7 @@ uint64_t state_places_evictions(const struct state_places *places) {
 uint32_t state_places_check(const struct state_places *places) {
     uint32_t counts[3] = {0, 0, 0}, pins = 0, listed = 0, older = STATE_NONE, behind = 0;
     for (uint32_t i = 0; i < places->place_count; i++) {
-        const struct place *place = &places->places[i];
+        const struct state_place *place = &places->places[i];
         counts[place->kind]++;
         pins += place->pins;
         assert(place->pins == 0 || place->kind == PLACE_STORED);
@@ -275,7 +275,7 @@ uint32_t state_places_check(const struct state_places *places) {
     for (uint32_t i = 0; i < places->free_count; i++)
         assert(places->places[places->free[i]].kind == PLACE_FREE);
     for (uint32_t at = places->oldest; at != STATE_NONE; at = places->places[at].younger) {
-        const struct place *place = &places->places[at];
+        const struct state_place *place = &places->places[at];
         assert(place->kind == PLACE_STORED && place->older == older);
         assert(state_places_find(places, &place->prefix) == at); /* the only one of its prefix */
         assert(listed < places->stored_count);                   /* else the list has a loop */

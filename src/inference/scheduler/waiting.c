@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/waiting.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "base/rng.h"
 #include "scheduler/backend.h"
 
@@ -21,7 +21,7 @@ int waiting_compare_tokens(const int32_t *a, uint32_t a_count, const int32_t *b,
 
 /* Tokens at the beginning that both prompts have. */
 static uint32_t shared_tokens(const struct waiting_item *a, const struct waiting_item *b) {
-    const uint32_t common = least_u32(a->token_count, b->token_count);
+    const uint32_t common = min_u32(a->token_count, b->token_count);
     uint32_t i = 0;
     while (i + 16 <= common && memcmp(a->tokens + i, b->tokens + i, 16 * sizeof *a->tokens) == 0)
         i += 16;
@@ -31,7 +31,7 @@ static uint32_t shared_tokens(const struct waiting_item *a, const struct waiting
 
 /* Whole blocks at the beginning that both prompts have. */
 static uint32_t shared_blocks(const struct waiting_item *a, const struct waiting_item *b) {
-    const uint32_t common = least_u32(a->token_count, b->token_count);
+    const uint32_t common = min_u32(a->token_count, b->token_count);
     uint32_t i = 0;
     while (i + BACKEND_BLOCK_TOKENS <= common &&
            memcmp(a->tokens + i, b->tokens + i, BACKEND_BLOCK_TOKENS * sizeof *a->tokens) == 0)
@@ -91,8 +91,8 @@ static void refresh(struct waiting_item *item) {
     item->below_count = 1;
     if (item->left) item->below_count += item->left->below_count;
     if (item->right) item->below_count += item->right->below_count;
-    if (item->left) item->answer_most = most_u32(item->answer_most, item->left->answer_most);
-    if (item->right) item->answer_most = most_u32(item->answer_most, item->right->answer_most);
+    if (item->left) item->answer_most = max_u32(item->answer_most, item->left->answer_most);
+    if (item->right) item->answer_most = max_u32(item->answer_most, item->right->answer_most);
 }
 
 /* Puts the items of `tree` before `item` into *less and the others into *more. */
@@ -162,9 +162,9 @@ static uint32_t longest_answer(const struct waiting_near *near, const struct wai
     const int place = compare_to_near(near, tree);
     if (place < 0) return longest_answer(near, tree->right, has_left, has_right);
     if (place > 0) return longest_answer(near, tree->left, has_left, has_right);
-    const uint32_t sides = most_u32(longest_answer(near, tree->left, has_left, true),
-                                    longest_answer(near, tree->right, true, has_right));
-    return most_u32(tree->answer_max, sides);
+    const uint32_t sides = max_u32(longest_answer(near, tree->left, has_left, true),
+                                   longest_answer(near, tree->right, true, has_right));
+    return max_u32(tree->answer_max, sides);
 }
 
 /* The first of the near ones with an answer of at least that length. */
@@ -238,7 +238,7 @@ void waiting_remove(struct waiting *waiting, struct waiting_item *item) {
     if (item == waiting->near.item) {
         const uint32_t blocks = waiting->near.blocks;
         waiting->near = find_near(waiting, item);
-        waiting->near.blocks = least_u32(waiting->near.blocks, blocks);
+        waiting->near.blocks = min_u32(waiting->near.blocks, blocks);
     }
     take_out(&waiting->root, item);
     waiting->count--;
@@ -281,5 +281,5 @@ uint32_t waiting_branch(const struct waiting *waiting, const struct waiting_item
     const struct waiting_item *last = find_end(waiting, item, from, true, &last_at);
     if (!first || !last) return 0;
     *ret_count = last_at - first_at + 1;
-    return least_u32(shared_tokens(first, item), shared_tokens(last, item));
+    return min_u32(shared_tokens(first, item), shared_tokens(last, item));
 }

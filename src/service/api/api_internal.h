@@ -206,7 +206,7 @@ void judgements_create(void *context, struct http_request *request);
 void judgements_list(void *context, struct http_request *request);
 void judgements_summary(void *context, struct http_request *request);
 void judgements_export(void *context, struct http_request *request);
-/* cards.c: the queues from which curators judge. */
+/* review_items.c: the queues from which curators judge. */
 void cards_list(void *context, struct http_request *request);
 void cards_schema(void *context, struct http_request *request);
 /* inference.c */
@@ -248,8 +248,8 @@ void ollama_post_copy(void *context, struct http_request *request);
 void ollama_delete(void *context, struct http_request *request);
 /* pulls.c */
 void ollama_post_pull(void *context, struct http_request *request);
-/* hint.c: appends to the sentence about an unknown URL what the client may have meant; nothing if
- * it cannot be guessed. */
+/* foreign_routes.c: appends to the sentence about an unknown URL what the client may have meant;
+ * nothing if it cannot be guessed. */
 void api_hint(const char *method, struct str path, struct buf *sentence);
 /* The target as this server has it, for one of Azure's: https://HOST/openai is its base URL, with
  * the name of a deployment where a request names a model:

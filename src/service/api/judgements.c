@@ -266,7 +266,7 @@ static enum err make_export(struct api *api, struct http_request *request,
                             const struct store_batch *batch, enum export_form form,
                             struct store_spool *spool, struct error *error) {
     struct answers_state state;
-    struct card_lines lines = {.batch_id = batch->id};
+    struct review_lines lines = {.batch_id = batch->id};
     struct export_options options = {.form = form,
                                      .store = api->options.store,
                                      .batch_id = batch->id,

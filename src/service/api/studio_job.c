@@ -25,7 +25,7 @@
 #define EVENT_TREE_BYTES ((size_t)16 << 20)
 #define CURATOR_UNKNOWN "label-studio"
 
-struct work {
+struct studio_work {
     struct studio_job *job;
     struct store_batch batch;
     struct answers_index *index; /* tells which line a judgement is of */
@@ -40,7 +40,7 @@ struct work {
 /* --- the files --- */
 
 /* Writes the durable results, as the output and error files will have them. */
-static enum err write_results(struct work *work, struct error *error) {
+static enum err write_results(struct studio_work *work, struct error *error) {
     struct runner_results *results;
     struct page page = {.lines_max = UINT64_MAX, .bytes_max = UINT64_MAX, .room = PIECE_BYTES};
     struct page_read read;
@@ -61,7 +61,7 @@ static enum err write_results(struct work *work, struct error *error) {
     return err;
 }
 
-static enum err write_judgements(struct work *work, struct error *error) {
+static enum err write_judgements(struct studio_work *work, struct error *error) {
     struct store_judgement rows[ROWS_AT_ONCE];
     struct store_judgement_walk walk = {.batch_id = work->batch.id, .line_last = UINT32_MAX};
     struct buf text;
@@ -87,7 +87,7 @@ static enum err write_judgements(struct work *work, struct error *error) {
     return err;
 }
 
-static enum err open_work(struct work *work, struct error *error) {
+static enum err open_work(struct studio_work *work, struct error *error) {
     struct api *api = work->job->api;
     struct store *store = api->options.store;
     enum err err =
@@ -105,7 +105,7 @@ static enum err open_work(struct work *work, struct error *error) {
     return err == OK ? write_judgements(work, error) : err;
 }
 
-static void close_work(struct work *work) {
+static void close_work(struct studio_work *work) {
     if (work->requests_fd >= 0) os_close(work->requests_fd);
     store_spool_abort(work->results);
     store_spool_abort(work->judgements);
@@ -117,7 +117,7 @@ static void close_work(struct work *work) {
 
 /* Adds the judgement as the next version of its curator. *ret_is_new is false for one that is a row
  * already, which its id tells. */
-static enum err add_judgement(struct work *work, struct store_judgement *judgement,
+static enum err add_judgement(struct studio_work *work, struct store_judgement *judgement,
                               bool *ret_is_new, struct error *error) {
     struct store_judgement row;
     struct store_judgement_limits limits = store_judgement_limits_usual;
@@ -139,7 +139,7 @@ static enum err add_judgement(struct work *work, struct store_judgement *judgeme
 
 /* The line of a judgement; ANSWERS_NO_LINE if it has no result. Waits for the index of a long
  * batch, which takes some 10 s for 1,000,000 lines. */
-static uint32_t find_line(struct work *work, struct str custom_id) {
+static uint32_t find_line(struct studio_work *work, struct str custom_id) {
     struct answers_state state;
     bool is_read = false; /* every result has its row */
     uint32_t line;
@@ -156,7 +156,7 @@ static uint32_t find_line(struct work *work, struct str custom_id) {
 }
 
 /* Fills the members of a row that the process does not know. False if the line has no result. */
-static bool complete(struct work *work, struct store_judgement *judgement) {
+static bool complete(struct studio_work *work, struct store_judgement *judgement) {
     uint32_t line = find_line(work, str_from(judgement->custom_id));
     if (line == ANSWERS_NO_LINE) return false;
     judgement->line = (uint64_t)line + 1;
@@ -181,14 +181,14 @@ static void count_refused(json_t *state, const json_t *event) {
     if (event) json_object_set(state, "said", (json_t *)(uintptr_t)event);
 }
 
-static void refuse_judgement(struct work *work, const char *reason) {
+static void refuse_judgement(struct studio_work *work, const char *reason) {
     json_t *said = json_string(reason);
     studio_job_change(work->job, count_refused, said);
     json_decref(said);
 }
 
 /* Keeps the opinion of an annotator, under the rules of a client's judgement. */
-static void take_judgement(struct work *work, const json_t *given) {
+static void take_judgement(struct studio_work *work, const json_t *given) {
     struct store_judgement judgement;
     struct refusal refusal;
     bool is_new = false;
@@ -240,7 +240,7 @@ static void take_conflict(json_t *state, const json_t *event) {
         json_array_append(texts, json_object_get(event, "text"));
 }
 
-static void take_link(struct work *work, const json_t *event) {
+static void take_link(struct studio_work *work, const json_t *event) {
     struct str state = json_member_str(event, "state");
     work->is_link_damaged = str_is(state, "damaged");
     work->is_link_busy = str_is(state, "busy");
@@ -255,7 +255,7 @@ static void take_event(void *context, struct str line) {
                    {"sent", take_sent},
                    {"said", take_said},
                    {"conflict", take_conflict}};
-    struct work *work = context;
+    struct studio_work *work = context;
     size_t room = EVENT_TREE_BYTES;
     json_t *event;
     struct error ignored;
@@ -273,7 +273,7 @@ static void take_event(void *context, struct str line) {
 }
 
 static bool is_stopped(void *context) {
-    const struct work *work = context;
+    const struct studio_work *work = context;
     return work->err != OK || studio_job_is_stopped(work->job);
 }
 
@@ -291,7 +291,7 @@ static void name_link(const struct api *api, const char *batch_id, char ret_path
 
 /* The error of a job, for its client. A damaged link is removed, because Label Studio itself tells
  * what a new one needs. Any other link stays: it may name a chunk that is on its way. */
-static enum err judge(const struct work *work, enum err err, struct error *error) {
+static enum err judge(const struct studio_work *work, enum err err, struct error *error) {
     struct error ignored;
     if (work->is_link_busy)
         return err_set(error, ERR_CONFLICT, "another process works on this batch; try again later");
@@ -306,7 +306,7 @@ static enum err judge(const struct work *work, enum err err, struct error *error
     return err_set(error, err, "the server cannot use its notes of this batch; its log says why");
 }
 
-static enum err run(struct work *work, struct error *error) {
+static enum err run(struct studio_work *work, struct error *error) {
     const struct api_options *options = &work->job->api->options;
     name_link(work->job->api, work->batch.id, work->link);
     const struct api_studio studio = {.batch_id = work->batch.id,
@@ -325,7 +325,7 @@ static enum err run(struct work *work, struct error *error) {
 }
 
 enum err studio_job_run(struct studio_job *job, struct error *error) {
-    struct work work = {.job = job, .requests_fd = -1};
+    struct studio_work work = {.job = job, .requests_fd = -1};
     enum err err = open_work(&work, error);
     bool is_open = err == OK;
     if (err == OK) err = run(&work, error);

@@ -5,7 +5,8 @@
  *
  * A page ends with whole lines; a piece of it ends at any byte, so that a reader needs little
  * memory, however long a line is. The next piece goes on at the place where the last one ended.
- * Pages come from published files (arrival.h) and from logs (runner); both count in the same way.
+ * Pages come from published files (completion_order.h) and from logs (runner); both count in the
+ * same way.
  *
  * Thread: one per struct.
  * Memory: none; the bytes are the caller's.

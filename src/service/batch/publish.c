@@ -3,7 +3,7 @@
 
 #include "base/crc.h"
 #include "base/os.h"
-#include "batch/arrival.h"
+#include "batch/completion_order.h"
 #include "batch/line.h"
 #include "batch/state.h"
 
@@ -28,7 +28,7 @@ struct work {
     struct side output, errors;
     struct buf line;
     struct buf custom_id;
-    struct arrival_builder order;
+    struct order_builder order;
     uint64_t failed; /* requests that ran and failed */
     struct usage usage;
     uint64_t missing;
@@ -68,7 +68,7 @@ static enum err write_pending(struct work *work, struct side *side, struct error
 /* Adds a line; `sequence` is its record's, 0: it has no record. */
 static enum err add_line(struct work *work, struct side *side, struct str line, uint64_t sequence,
                          struct error *error) {
-    arrival_add(&work->order, sequence, side == &work->errors, side->bytes, line);
+    completion_order_add(&work->order, sequence, side == &work->errors, side->bytes, line);
     side->lines++;
     side->bytes += line.bytes;
     buf_add_str(&side->pending, line);
@@ -178,7 +178,8 @@ static enum err finish(struct work *work, struct store_batch *batch, enum batch_
     if (err == OK)
         err = place_side(work, &work->errors, "error", files, &file_count, ended.error_file_id,
                          error);
-    if (err == OK) err = arrival_write(&work->order, publish->store, publish->batch->id, error);
+    if (err == OK)
+        err = completion_order_write(&work->order, publish->store, publish->batch->id, error);
     if (err != OK) return err;
     ended.completed = work->output.lines;
     ended.failed = work->failed;
@@ -197,12 +198,12 @@ enum err batch_publish(const struct batch_publish *publish, struct store_batch *
     buf_init(&work.output.pending, RECORD_BYTES_MAX + PIECE_BYTES);
     buf_init(&work.errors.pending, RECORD_BYTES_MAX + PIECE_BYTES);
     buf_init(&work.line, RECORD_BYTES_MAX);
-    arrival_init(&work.order, seglog_last_sequence(publish->log));
+    completion_order_init(&work.order, seglog_last_sequence(publish->log));
     buf_init(&work.custom_id, RECORD_BYTES_MAX);
     enum err err = write_lines(&work, target, error);
     if (err == OK) err = finish(&work, batch, target, error);
     if (err == ERR_UNAVAILABLE)
-        store_wants_room(publish->store, work.spooled_bytes + arrival_bytes(&work.order));
+        store_wants_room(publish->store, work.spooled_bytes + completion_order_bytes(&work.order));
     if (err != OK) {
         store_spool_abort(work.output.spool);
         store_spool_abort(work.errors.spool);
@@ -212,6 +213,6 @@ enum err batch_publish(const struct batch_publish *publish, struct store_batch *
     buf_release(&work.errors.pending);
     buf_release(&work.line);
     buf_release(&work.custom_id);
-    arrival_release(&work.order);
+    completion_order_release(&work.order);
     return err;
 }

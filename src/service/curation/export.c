@@ -46,12 +46,12 @@ static void empty_line(struct exported *is) {
 /* Reads the line, and corrects its answer by the fields of the row. */
 static enum err read_line(struct exported *is, const struct store_judgement *row,
                           struct error *error) {
-    const struct card_lines *lines = is->options->lines;
+    const struct review_lines *lines = is->options->lines;
     uint32_t line = (uint32_t)row->line - 1;
     empty_line(is);
     if (!lines) return OK;
-    enum err err = card_read_request(lines, line, &is->turn, &is->request, error);
-    if (err == OK) err = card_read_result(lines, line, &is->turn, &is->result, error);
+    enum err err = review_item_read_request(lines, line, &is->turn, &is->request, error);
+    if (err == OK) err = review_item_read_result(lines, line, &is->turn, &is->result, error);
     bool is_gone = err == ERR_NOT_FOUND && is->options->form == EXPORT_JSONL;
     if (is_gone || err == ERR_LIMIT || err == ERR_CORRUPT) {
         buf_clear(&is->request);
@@ -200,8 +200,8 @@ enum err export_write(struct store_spool *spool, const struct export_options *op
     struct judged *judged;
     struct judged_line line;
     enum err err;
-    buf_init(&is.request, CARD_TEXT_BYTES_MAX);
-    buf_init(&is.result, CARD_TEXT_BYTES_MAX);
+    buf_init(&is.request, REVIEW_TEXT_BYTES_MAX);
+    buf_init(&is.result, REVIEW_TEXT_BYTES_MAX);
     buf_init(&is.out, BUF_UNLIMITED);
     judged_open(&judged, options->store, options->batch_id, 0, UINT64_MAX);
     while ((err = judged_next(judged, is_jsonl ? write_row : NULL, &is, &line, error)) == OK &&

@@ -6,7 +6,7 @@
  *   jsonl      one line per judgement: {"custom_id","line","judgement","request","result","answer",
  *              "text"}; answer and text have the curator's corrections
  *   few_shot   {"messages":[…the request's…, {"role":"assistant","content":the answer}]}
- *   calibrate  the request's line with "expected", the true answers by question (cli/labelled.h)
+ *   calibrate  the request's line with "expected", the true answers by question (cli/labelled_decisions.h)
  *   compare    the line of the output file, with the right answer
  *
  * All but jsonl have one line per line of the batch, and only lines on which all curators with an
@@ -14,10 +14,10 @@
  * out.
  *
  * Thread: one.
- * Memory: the texts of one line, as card.h bounds them, and 1 MiB of output.
+ * Memory: the texts of one line, as review_item.h bounds them, and 1 MiB of output.
  * Invariant: every line is pure ASCII, so that no reader splits it. */
 
-#include "curation/card.h"
+#include "curation/review_item.h"
 
 enum export_form {
     EXPORT_JSONL,
@@ -32,7 +32,7 @@ struct export_options {
     enum export_form form;
     struct store *store;
     const char *batch_id;
-    const struct card_lines *lines; /* NULL, with jsonl only: the batch's files are gone */
+    const struct review_lines *lines; /* NULL, with jsonl only: the batch's files are gone */
     struct large *large;
     uint64_t bytes_max;             /* limit for the whole export */
     bool (*is_gone)(void *context); /* the export ends when it is true; NULL: it never is */

@@ -5,12 +5,12 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "http/connection_limits.h"
 #include "http/http.h"
+#include "http/lingering_close.h"
 #include "http/listener.h"
-#include "http/places.h"
+#include "http/ready_list.h"
 #include "http/time_limits.h"
-#include "http/turned_away.h"
-#include "http/unfinished.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -43,9 +43,9 @@ struct gate {
     bool arrived;                    /* the listener has connections to accept */
     bool crowded;                    /* `crowds` has events */
     bool woken;                      /* a connection can go on without an event of its own */
-    struct places places;            /* all connections */
-    struct unfinished unfinished[2]; /* those to run again before a wait; [1]: crowded ones */
-    struct turned_away turned_away;
+    struct connection_limits limits; /* all connections */
+    struct ready_list ready[2];      /* those to run again before a wait; [1]: crowded ones */
+    struct lingering_close lingering;
     uint32_t dropping; /* connections with bytes to drop, at the latest look and since */
     int64_t dropped_ms;
     pthread_t thread;
@@ -154,7 +154,7 @@ static void tell_gone(struct gate *gate, struct gate_connection *c) {
 static void connection_close(struct gate *gate, struct gate_connection *c) {
     if (c->refusal.bytes > 0) atomic_fetch_add(&gate->refused_total, 1);
     tell_gone(gate, c);
-    unfinished_remove(&gate->unfinished[c->is_crowded], c);
+    ready_list_remove(&gate->ready[c->is_crowded], c);
     /* While a child that was just forked (an engine) has the descriptors too, closing them does not
      * end the interest: later events would name freed memory. */
     set_interest(gate, c, c->client, &c->client_interest, 0);
@@ -163,7 +163,7 @@ static void connection_close(struct gate *gate, struct gate_connection *c) {
     tls_session_free(c->tls);
     close(c->client);
     os_close(c->inner);
-    places_remove(&gate->places, c);
+    connection_limits_remove(&gate->limits, c);
     atomic_fetch_sub(&gate->connection_count, 1);
     gate_drop(c);
 }
@@ -187,7 +187,7 @@ static bool add_to_library(struct gate *gate, struct gate_connection *c) {
 /* The first header block is whole. The library need not know of earlier connections: of a flood of
  * silent ones each would cost it a socket pair, its buffers and two switches of threads. */
 static void connection_join(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
-    if (!add_to_library(gate, c)) relay_end_without_library(c, 503, TURNED_AWAY_SENTENCE);
+    if (!add_to_library(gate, c)) relay_end_without_library(c, 503, LINGERING_SENTENCE);
     relay_run(c, at_ms);
 }
 
@@ -195,12 +195,12 @@ static void connection_join(struct gate *gate, struct gate_connection *c, int64_
  * of its events can name them. */
 static void connection_serve(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
     int64_t served_ms = c->served_ms;
-    unfinished_remove(&gate->unfinished[c->is_crowded], c);
+    ready_list_remove(&gate->ready[c->is_crowded], c);
     relay_run(c, at_ms);
     if (relay_wants_library(c)) connection_join(gate, c, at_ms);
-    if (c->served_ms != served_ms) places_renew(&gate->places, c);
+    if (c->served_ms != served_ms) connection_limits_renew(&gate->limits, c);
     if (c->client_hung_up || c->dead) tell_gone(gate, c);
-    if (c->unfinished) unfinished_add(&gate->unfinished[c->is_crowded], c);
+    if (c->unfinished) ready_list_add(&gate->ready[c->is_crowded], c);
     if (c->dead) return;
     set_interest(gate, c, c->client, &c->client_interest, relay_client_interest(c));
     set_interest(gate, c, c->inner, &c->inner_interest, relay_inner_interest(c));
@@ -209,15 +209,15 @@ static void connection_serve(struct gate *gate, struct gate_connection *c, int64
 static void turn_away(struct gate *gate, int client, const struct address *peer, int64_t at_ms) {
     char id[HTTP_REQUEST_ID_BYTES];
     id_hex(id, sizeof id, "req_", 32);
-    turned_away_add(&gate->turned_away, client, gate->options.tls ? NULL : id, at_ms);
-    gate_tell_refused(gate, peer, 503, TURNED_AWAY_SENTENCE, id);
+    lingering_close_add(&gate->lingering, client, gate->options.tls ? NULL : id, at_ms);
+    gate_tell_refused(gate, peer, 503, LINGERING_SENTENCE, id);
     atomic_fetch_add(&gate->refused_total, 1);
 }
 
 static void connection_open(struct gate *gate, int client, const struct address *peer,
                             int64_t at_ms) {
     struct gate_connection *leaves;
-    if (!places_find(&gate->places, &gate->options, peer, at_ms, &leaves)) {
+    if (!connection_limits_find(&gate->limits, &gate->options, peer, at_ms, &leaves)) {
         turn_away(gate, client, peer, at_ms);
         return;
     }
@@ -234,8 +234,8 @@ static void connection_open(struct gate *gate, int client, const struct address 
     buf_init(&c->refusal, 4096);
     pthread_mutex_init(&c->lock, NULL);
     atomic_store(&c->holds, 1);
-    places_add(&gate->places, c);
-    c->is_crowded = places_is_crowded(c);
+    connection_limits_add(&gate->limits, c);
+    c->is_crowded = connection_limits_is_crowded(c);
     atomic_fetch_add(&gate->connection_count, 1);
     atomic_fetch_add(&gate->connections_total, 1);
     connection_serve(gate, c, at_ms);
@@ -273,7 +273,7 @@ static void accept_some(struct gate *gate) {
 /* Takes the steps that no event announces: refusals after a time limit, and ends of requests that a
  * connection waits for. Only between batches of events, because it frees connections. */
 static void tick(struct gate *gate, int64_t at_ms) {
-    for (struct gate_connection *c = gate->places.first, *next; c; c = next) {
+    for (struct gate_connection *c = gate->limits.first, *next; c; c = next) {
         next = c->next;
         time_limits_judge(&gate->options, c, at_ms);
         bool quiet = at_ms - c->active_ms >= gate->options.quiet_ms &&
@@ -283,15 +283,14 @@ static void tick(struct gate *gate, int64_t at_ms) {
             connection_serve(gate, c, at_ms);
         if (c->dead) connection_close(gate, c);
     }
-    turned_away_tick(&gate->turned_away, at_ms);
+    lingering_close_tick(&gate->lingering, at_ms);
     (void)gate->options.tick(gate->options.context);
     if (!atomic_load(&gate->stop_listening)) set_accepting(gate, true);
 }
 
 /* Runs unfinished connections once more. Between batches of events, because it frees those that are
  * dead. */
-static void serve_unfinished(struct gate *gate, struct unfinished *list, uint32_t most,
-                             int64_t at_ms) {
+static void serve_ready(struct gate *gate, struct ready_list *list, uint32_t most, int64_t at_ms) {
     uint32_t count = list->count < most ? list->count : most;
     for (struct gate_connection *c; count > 0 && (c = list->first); count--) {
         if (!c->dead) connection_serve(gate, c, at_ms);
@@ -306,7 +305,7 @@ static void drop_some(struct gate *gate, int64_t at_ms) {
     struct gate_connection *next;
     gate->dropped_ms = at_ms;
     gate->dropping = 0;
-    for (struct gate_connection *c = gate->places.first; c; c = next) {
+    for (struct gate_connection *c = gate->limits.first; c; c = next) {
         next = c->next;
         if (!c->has_drops) continue;
         relay_drop(c, share > DROP_BYTES_LEAST ? share : DROP_BYTES_LEAST);
@@ -367,10 +366,10 @@ static void *gate_main(void *context) {
     int64_t ticked_ms = now_ms();
     while (!atomic_load(&gate->stop)) {
         struct epoll_event events[EVENTS_MAX];
-        bool idle = !gate->places.first && gate->turned_away.count == 0 && gate->accepting &&
+        bool idle = !gate->limits.first && gate->lingering.count == 0 && gate->accepting &&
                     !gate->options.tick(gate->options.context);
         int timeout = idle ? -1 : gate->dropping > 0 ? DROP_MS : TICK_MS;
-        if (gate->woken || gate->unfinished[0].count + gate->unfinished[1].count > 0) timeout = 0;
+        if (gate->woken || gate->ready[0].count + gate->ready[1].count > 0) timeout = 0;
         int count = epoll_wait(gate->epoll, events, EVENTS_MAX, clock_wait_ms(timeout));
         int64_t at_ms = now_ms();
         handle_events(gate, events, count, at_ms);
@@ -379,8 +378,8 @@ static void *gate_main(void *context) {
             count = epoll_wait(gate->crowds, events, CROWD_MAX, 0);
             handle_events(gate, events, count, at_ms);
         }
-        serve_unfinished(gate, &gate->unfinished[0], UINT32_MAX, at_ms);
-        serve_unfinished(gate, &gate->unfinished[1], CROWD_MAX, at_ms);
+        serve_ready(gate, &gate->ready[0], UINT32_MAX, at_ms);
+        serve_ready(gate, &gate->ready[1], CROWD_MAX, at_ms);
         drop_some(gate, at_ms);
         /* Only now, because a new connection may close an idle one. */
         if (gate->arrived && gate->listener >= 0) accept_some(gate);
@@ -392,8 +391,8 @@ static void *gate_main(void *context) {
         }
     }
     close_listener(gate);
-    turned_away_close(&gate->turned_away);
-    while (gate->places.first) connection_close(gate, gate->places.first);
+    lingering_close_close(&gate->lingering);
+    while (gate->limits.first) connection_close(gate, gate->limits.first);
     return NULL;
 }
 

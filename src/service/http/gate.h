@@ -43,8 +43,8 @@ struct gate_options {
     void *context;
     /* The first header block of a connection is whole; `fd` is the library's end, now the callee's.
      * The callee also gets one hold of the connection, which gate_drop gives back. False if it
-     * cannot take the connection. `is_crowded`: the address had more than PLACES_CROWD (places.h)
-     * connections when this one came. */
+     * cannot take the connection. `is_crowded`: the address had more than CONNECTIONS_CROWD
+     * (connection_limits.h) connections when this one came. */
     bool (*add)(void *context, struct gate_connection *connection, int fd, bool is_crowded);
     /* Called several times a second while there are connections, and while it answers true. On the
      * gate's thread, without locks. */

@@ -237,8 +237,8 @@ static bool admit_large(const struct http_request *request, uint64_t bytes, uint
     char owner[CLAIM_OWNER_BYTES];
     http_server_owner(request, owner);
     pthread_mutex_lock(&server->lock);
-    bool may = claims_admit(&server->claims, owner, bytes * request->body_cost, free_bytes,
-                            clock_monotonic_ns() / 1000000);
+    bool may = body_memory_claims_admit(&server->claims, owner, bytes * request->body_cost,
+                                        free_bytes, clock_monotonic_ns() / 1000000);
     pthread_mutex_unlock(&server->lock);
     return may;
 }
@@ -411,17 +411,17 @@ static void dispatch(struct http_request *request) {
     MHD_suspend_connection(request->mhd);
     pthread_mutex_unlock(&request->lock);
     struct http_server *server = request->server;
-    struct shares *shares = server->work;
-    if (request->match.route->kind == HTTP_QUICK) shares = server->quick;
+    struct fair_queue *queue = server->work;
+    if (request->match.route->kind == HTTP_QUICK) queue = server->quick;
     if (request->body.bytes > HTTP_PLAIN_BODY_BYTES_MAX) {
         char owner[CLAIM_OWNER_BYTES];
         http_server_owner(request, owner);
         pthread_mutex_lock(&server->lock);
-        claims_end(&server->claims, owner);
+        body_memory_claims_end(&server->claims, owner);
         pthread_mutex_unlock(&server->lock);
-        shares = server->large;
+        queue = server->large;
     }
-    http_server_put(shares, request);
+    http_server_put(queue, request);
 }
 
 enum MHD_Result http_intake(void *context, struct MHD_Connection *mhd, const char *url,

@@ -31,8 +31,8 @@ enum relay_reading {
 
 struct gate_connection {
     struct gate *gate;
-    struct gate_connection *next, *previous; /* in the order of `served_ms` (places.h) */
-    struct places_peer *place;               /* the account of its address */
+    struct gate_connection *next, *previous; /* in the order of `served_ms` (connection_limits.h) */
+    struct connection_peer *place;           /* the account of its address */
     struct address peer;
     bool is_crowded; /* its address had many connections when it came */
     int client;
@@ -55,8 +55,8 @@ struct gate_connection {
     bool lingering;
     bool has_drops;  /* bytes that are to be dropped wait for their turn */
     bool unfinished; /* the latest run ended at its bound, with bytes left to move */
-    bool is_listed;  /* it is in a list of unfinished.h */
-    struct gate_connection *next_unfinished, *previous_unfinished;
+    bool is_listed;  /* it is in a list of ready_list.h */
+    struct gate_connection *next_ready, *previous_ready;
     bool dead;
     bool told_gone;
     struct buf refusal; /* the gate's own last answer */

@@ -159,13 +159,13 @@ static void connection_quiet(void *context, struct gate_connection *connection) 
 
 /* --- workers --- */
 
-static void handle(struct http_server *server, struct shares *shares) {
+static void handle(struct http_server *server, struct fair_queue *queue) {
     struct http_request *request;
     struct share *share;
-    while ((request = shares_take(shares, &share))) {
+    while ((request = fair_queue_take(queue, &share))) {
         if (!http_answer_refill(request) && !http_request_is_refused(request))
             request->match.route->handler(server->options.context, request);
-        shares_done(shares, share);
+        fair_queue_done(queue, share);
     }
 }
 
@@ -216,10 +216,10 @@ static enum err start_workers(struct http_server *server, struct error *error) {
 }
 
 /* One thread of the workers is kept from each owner, so that another finds it. */
-static void open_shares(struct http_server *server) {
-    server->work = shares_new(server->options.worker_threads - 1);
-    server->quick = shares_new(1);
-    server->large = shares_new(1);
+static void open_queues(struct http_server *server) {
+    server->work = fair_queue_new(server->options.worker_threads - 1);
+    server->quick = fair_queue_new(1);
+    server->large = fair_queue_new(1);
 }
 
 /* --- opening and closing --- */
@@ -292,7 +292,7 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
     /* The library closes its end a little later than the gate: it needs room for old and new
      * ones. */
     unsigned connections_max = 2 * server->options.connections_max + 64;
-    open_shares(server);
+    open_queues(server);
     err = start_workers(server, error);
     if (err == OK)
         err = start_daemon(server, connections_max, &server->daemon, &server->daemon_ticker, error);
@@ -367,15 +367,15 @@ void http_close(struct http_server *server) {
     while (server->requests > 0) pthread_cond_wait(&server->idle, &server->lock);
     pthread_mutex_unlock(&server->lock);
     gate_close(server->gate);
-    shares_stop(server->work);
-    shares_stop(server->quick);
-    shares_stop(server->large);
+    fair_queue_stop(server->work);
+    fair_queue_stop(server->quick);
+    fair_queue_stop(server->large);
     for (uint32_t i = 0; i < server->worker_count; i++) pthread_join(server->workers[i], NULL);
     if (server->has_quick_worker) pthread_join(server->quick_worker, NULL);
     if (server->has_large_worker) pthread_join(server->large_worker, NULL);
-    shares_free(server->work);
-    shares_free(server->quick);
-    shares_free(server->large);
+    fair_queue_free(server->work);
+    fair_queue_free(server->quick);
+    fair_queue_free(server->large);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->lock);
     key_throttle_free(server->throttle);

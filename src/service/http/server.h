@@ -8,9 +8,9 @@
  * Thread: constant after http_open, except the atomic members and those that `lock` guards.
  * Memory: one struct http_server, from http_open to http_close. */
 
-#include "http/claims.h"
+#include "http/body_memory_claims.h"
+#include "http/fair_queue.h"
 #include "http/request.h"
-#include "http/shares.h"
 #include "http/ticker.h"
 #include "keys/key_throttle.h"
 
@@ -22,11 +22,9 @@ struct http_server {
     struct MHD_Daemon *daemon; /* its connections are those of addresses that have few */
     struct MHD_Daemon *crowds; /* the other connections (is_crowded of gate.h) */
     struct ticker daemon_ticker, crowds_ticker;
-    struct shares *work;  /* struct http_request *: whole requests for handlers, and answers whose
-                             source is to give a piece */
-    struct shares *quick; /* struct http_request *: those of quick routes */
-    struct shares *large; /* struct http_request *: those with bodies above
-                             HTTP_PLAIN_BODY_BYTES_MAX */
+    /* Queues of struct http_request *: whole requests for handlers, and answers whose source is to
+     * give a piece; requests of quick routes; those with bodies above HTTP_PLAIN_BODY_BYTES_MAX. */
+    struct fair_queue *work, *quick, *large;
     pthread_t workers[HTTP_WORKERS_MAX];
     uint32_t worker_count;
     pthread_t quick_worker, large_worker;
@@ -38,7 +36,7 @@ struct http_server {
     uint32_t pieces;    /* connections that sleep until a worker thread has read a piece */
     bool reads_no_more; /* no further piece is read */
     struct key_throttle *throttle;
-    struct claims claims;
+    struct body_memory_claims claims;
     atomic_uint_fast64_t body_bytes;    /* bytes of all bodies kept in memory */
     atomic_uint_fast64_t body_memory;   /* what they are counted at */
     atomic_uint_fast64_t answer_memory; /* bytes of answers that wait for their clients */
@@ -60,8 +58,8 @@ void http_server_end_piece(struct http_server *server);
 
 /* Writes the owner of a request: without keys, and on open routes, its address. */
 void http_server_owner(const struct http_request *request, char ret_owner[CLAIM_OWNER_BYTES]);
-/* Gives a request to the threads of `shares` as one of its owner's. */
-void http_server_put(struct shares *shares, struct http_request *request);
+/* Gives a request to the threads of `queue` as one of its owner's. */
+void http_server_put(struct fair_queue *queue, struct http_request *request);
 
 /* The handler that libmicrohttpd calls: with the headers, with each piece of the body, at its end,
  * and once more after a resume. */

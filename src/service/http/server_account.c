@@ -54,8 +54,8 @@ void http_server_owner(const struct http_request *request, char ret_owner[CLAIM_
         snprintf(ret_owner, CLAIM_OWNER_BYTES, "%s", request->caller.owner);
 }
 
-void http_server_put(struct shares *shares, struct http_request *request) {
+void http_server_put(struct fair_queue *queue, struct http_request *request) {
     char owner[CLAIM_OWNER_BYTES];
     http_server_owner(request, owner);
-    shares_put(shares, owner, request);
+    fair_queue_put(queue, owner, request);
 }

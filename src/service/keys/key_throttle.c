@@ -18,7 +18,7 @@ struct source {
     unsigned char bytes[16];
 };
 
-struct place {
+struct throttle_place {
     struct source source;
     uint32_t left; /* guesses at `at_ms` */
     int64_t at_ms; /* 0: the place is empty */
@@ -27,7 +27,7 @@ struct place {
 
 struct key_throttle {
     unsigned char seed[crypto_shorthash_KEYBYTES];
-    struct place rows[ROWS][PLACES];
+    struct throttle_place rows[ROWS][PLACES];
 };
 
 struct key_throttle *key_throttle_new(void) {
@@ -48,7 +48,7 @@ static struct source source_of(const struct address *peer) {
     return source;
 }
 
-static void fill_up(struct place *place, int64_t now_ms) {
+static void fill_up(struct throttle_place *place, int64_t now_ms) {
     int64_t more = (now_ms - place->at_ms) / MS_PER_GUESS;
     if (more <= 0) return;
     place->at_ms += more * MS_PER_GUESS;
@@ -58,7 +58,8 @@ static void fill_up(struct place *place, int64_t now_ms) {
 }
 
 /* The place of the address, up to date; NULL: it has sent no wrong key lately. */
-static struct place *find(struct place row[PLACES], const struct source *source, int64_t now_ms) {
+static struct throttle_place *find(struct throttle_place row[PLACES], const struct source *source,
+                                   int64_t now_ms) {
     for (int i = 0; i < PLACES; i++)
         if (row[i].at_ms && memcmp(&row[i].source, source, sizeof *source) == 0) {
             fill_up(&row[i], now_ms);
@@ -67,36 +68,37 @@ static struct place *find(struct place row[PLACES], const struct source *source,
     return NULL;
 }
 
-static struct place *row_of(struct key_throttle *throttle, const struct source *source) {
+static struct throttle_place *row_of(struct key_throttle *throttle, const struct source *source) {
     unsigned char hash[crypto_shorthash_BYTES];
     crypto_shorthash(hash, (const unsigned char *)source, sizeof *source, throttle->seed);
     return throttle->rows[hash[0] % ROWS];
 }
 
-static struct place *take_place(struct place row[PLACES], const struct source *source,
-                                int64_t now_ms) {
-    struct place *best = &row[0];
+static struct throttle_place *take_place(struct throttle_place row[PLACES],
+                                         const struct source *source, int64_t now_ms) {
+    struct throttle_place *best = &row[0];
     for (int i = 0; i < PLACES; i++) {
         if (row[i].at_ms) fill_up(&row[i], now_ms);
         uint32_t left = row[i].at_ms ? row[i].left : KEY_THROTTLE_AT_ONCE + 1;
         uint32_t most = best->at_ms ? best->left : KEY_THROTTLE_AT_ONCE + 1;
         if (left > most) best = &row[i];
     }
-    *best = (struct place){.source = *source, .left = KEY_THROTTLE_AT_ONCE, .at_ms = now_ms};
+    *best =
+        (struct throttle_place){.source = *source, .left = KEY_THROTTLE_AT_ONCE, .at_ms = now_ms};
     return best;
 }
 
 bool key_throttle_allows(struct key_throttle *throttle, const struct address *peer,
                          int64_t now_ms) {
     struct source source = source_of(peer);
-    const struct place *place = find(row_of(throttle, &source), &source, now_ms);
+    const struct throttle_place *place = find(row_of(throttle, &source), &source, now_ms);
     return !place || place->left > 0;
 }
 
 bool key_throttle_count(struct key_throttle *throttle, const struct address *peer, int64_t now_ms) {
     struct source source = source_of(peer);
-    struct place *row = row_of(throttle, &source);
-    struct place *place = find(row, &source, now_ms);
+    struct throttle_place *row = row_of(throttle, &source);
+    struct throttle_place *place = find(row, &source, now_ms);
     if (!place) place = take_place(row, &source, now_ms);
     if (place->left > 0) place->left--;
     if (place->left > 0 || place->is_told) return false;

@@ -26,7 +26,7 @@
 #define STOP_POLL_MS 20
 
 /* A place for one attempt: empty, under way, or ended with a row that must still be written. */
-struct place {
+struct notice_place {
     struct delivery delivery;
     bool is_used;
     bool is_settling;
@@ -48,7 +48,7 @@ struct notify {
     atomic_bool stop;
     int64_t stop_by_ns; /* written before `stop` */
     struct rng rng;     /* the thread's, as are `places` and `used_count` */
-    struct place places[DELIVERIES_MAX];
+    struct notice_place places[DELIVERIES_MAX];
     size_t used_count;
     atomic_uint_fast64_t delivered, failed, refused, given_up;
     pthread_mutex_t seconds_lock; /* guards `seconds` */
@@ -64,14 +64,14 @@ static int64_t pause_ms(struct notify *notify, uint32_t attempts) {
     return (int64_t)((double)ms * (0.75 + 0.5 * rng_unit(&notify->rng)));
 }
 
-static void settle(struct notify *notify, struct place *place) {
+static void settle(struct notify *notify, struct notice_place *place) {
     struct error error;
     if (store_outbox_settle(notify->store, &place->attempt, &error) != OK) {
         log_warn("webhook=%s error=\"%s\", retrying", place->delivery.row.event_id, error.text);
         return; /* the place stays taken: its receiver is busy, so the row is not sent again */
     }
     delivery_release(&place->delivery);
-    *place = (struct place){0};
+    *place = (struct notice_place){0};
     notify->used_count--;
 }
 
@@ -84,7 +84,8 @@ static void note_seconds(struct notify *notify, int64_t ns) {
     pthread_mutex_unlock(&notify->seconds_lock);
 }
 
-static void take_end(struct notify *notify, struct place *place, const struct delivery_end *end) {
+static void take_end(struct notify *notify, struct notice_place *place,
+                     const struct delivery_end *end) {
     const struct store_outbox_row *row = &place->delivery.row;
     int64_t now_ms = clock_unix_ms();
     bool is_late = now_ms / 1000 - row->created_unix_s >= notify->give_up_s;
@@ -113,7 +114,7 @@ static void take_end(struct notify *notify, struct place *place, const struct de
 }
 
 static void on_done(void *context, const struct net_answer *answer) {
-    struct place *place = answer->owner; /* its delivery is its first member */
+    struct notice_place *place = answer->owner; /* its delivery is its first member */
     struct delivery_end end = delivery_read_answer(&place->delivery, answer);
     take_end(context, place, &end);
 }
@@ -127,7 +128,7 @@ static void settle_again(struct notify *notify) {
 /* --- the start of an attempt --- */
 
 static void start(struct notify *notify, const struct store_outbox_row *row) {
-    struct place *place = notify->places;
+    struct notice_place *place = notify->places;
     struct error error;
     const struct delivery_way way = {notify->client, notify->url, &notify->keys,
                                      notify->allow_private};

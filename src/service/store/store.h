@@ -15,7 +15,7 @@
  *   parts/<id>                    bytes of uploads that are not complete
  *   batches/<id>/seg-000001.log   results of a batch that has not ended
  *   batches/<id>/lines.idx        places of the batch's lines in its input (batch/index.h)
- *   batches/<id>/order.idx        order in which the results came (batch/arrival.h)
+ *   batches/<id>/order.idx        order in which the results came (batch/completion_order.h)
  *   label_studio/                 not the store's: see api/studio.h
  *   cache/00000001.seg            answers kept for equal requests (result_cache.h)
  *   tmp/                          spools on the same file system; emptied at start
@@ -91,7 +91,7 @@ void store_status(struct store *store, struct store_status *ret_status);
 enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_path,
                          size_t path_bytes, struct error *error) MUST_CHECK;
 /* The file of that directory that outlives the batch, as long as one of its result files exists:
- * the order in which the results came (batch/arrival.h). */
+ * the order in which the results came (batch/completion_order.h). */
 #define STORE_ORDER_NAME "order.idx"
 /* The file of the state directory that says what has computed here since when, for the manifests of
  * batches. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/least.h"
 #include "base/mem.h"
+#include "base/min_max.h"
 #include "base/utf8.h"
 #include "chat/call_text.h"
 #include "json/json.h"
@@ -133,13 +133,13 @@ static void put_parameter(struct parameters *list, struct str name, struct str v
 /* The parameters in the text of a function. One newline at each end of a value is the form's. */
 static bool read_parameters(struct str text, struct parameters *list) {
     size_t at = str_find(text, PARAMETER, 0);
-    if (str_trim((struct str){text.at, least_size(at, text.bytes)}).bytes > 0) return false;
+    if (str_trim((struct str){text.at, min_size(at, text.bytes)}).bytes > 0) return false;
     while (at != SIZE_MAX) {
         size_t name_at = at + PARAMETER.bytes, name_end = str_find_byte(text, '>', name_at);
         if (name_end == SIZE_MAX || list->count > PARAMETERS_MAX) return false;
         size_t following = str_find(text, PARAMETER, name_end);
         size_t end = str_find(text, PARAMETER_END, name_end);
-        end = least_size(least_size(end, following), text.bytes);
+        end = min_size(min_size(end, following), text.bytes);
         struct str value = {text.at + name_end + 1, end - name_end - 1};
         if (value.bytes > 0 && value.at[0] == '\n') value = str_skip(value, 1);
         if (value.bytes > 0 && value.at[value.bytes - 1] == '\n') value.bytes--;
@@ -200,7 +200,7 @@ bool call_text_keys(struct str text, const json_t *tools, struct call_list *call
     struct str key, value;
     text = str_trim(text);
     if (text.bytes > 0 && text.at[0] == '{') return call_text_json(text, tools, calls);
-    const size_t name_end = least_size(str_find(text, KEY, 0), text.bytes);
+    const size_t name_end = min_size(str_find(text, KEY, 0), text.bytes);
     struct str name = str_trim((struct str){text.at, name_end});
     bool is_good = utf8_is_valid(text) && name.bytes > 0 && str_find_byte(name, '<', 0) == SIZE_MAX;
     text = str_skip(text, name_end);
@@ -223,9 +223,9 @@ bool call_text_xml(struct str text, const json_t *tools, struct call_list *calls
         if (!str_starts_with(text, FUNCTION)) break;
         text = str_skip(text, FUNCTION.bytes);
         size_t following = str_find(text, FUNCTION, 0), end = str_find(text, FUNCTION_END, 0);
-        size_t after = least_size(following, text.bytes);
+        size_t after = min_size(following, text.bytes);
         if (end < after) after = end + FUNCTION_END.bytes;
-        if (!read_function((struct str){text.at, least_size(end, after)}, tools, calls)) break;
+        if (!read_function((struct str){text.at, min_size(end, after)}, tools, calls)) break;
         text = str_trim(str_skip(text, after));
         if (text.bytes == 0) return true;
     }

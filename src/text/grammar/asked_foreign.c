@@ -12,12 +12,12 @@
 #define SHOWN_BYTES 60
 
 /* The place of a member: "param.key", cut at a character. */
-struct place {
+struct field_place {
     char at[REFUSAL_PARAM_BYTES];
 };
 
-static struct place place_of(const char *param, const char *key) {
-    struct place place;
+static struct field_place place_of(const char *param, const char *key) {
+    struct field_place place;
     struct str shown = str_from(key);
     size_t used = strlen(param) + 2, room = used < sizeof place.at ? sizeof place.at - used : 0;
     if (shown.bytes > SHOWN_BYTES) shown.bytes = SHOWN_BYTES;

@@ -21,7 +21,7 @@ static uint32_t derive(struct exprs *exprs, uint32_t number, unsigned char byte)
 /* The rest of each member, joined again. */
 static uint32_t derive_members(struct exprs *exprs, const struct expr *expr, unsigned char byte) {
     uint32_t few[FEW], *rests = few;
-    if (!exprs_burn(exprs, expr->b / KNOWN_STEPS)) return EXPR_NEVER;
+    if (!exprs_use_fuel(exprs, expr->b / KNOWN_STEPS)) return EXPR_NEVER;
     if (expr->b > FEW) rests = mem_alloc(expr->b * sizeof *rests);
     size_t count = 0;
     bool is_never = false;
@@ -208,7 +208,7 @@ bool expr_is_alive(struct exprs *exprs, uint32_t number) {
     open[open_count++] = 0;
     while (open_count > open_first && !is_alive && !exprs->overflowed) {
         size_t at = open_first < SHORT_TEXTS ? open[open_first++] : open[--open_count];
-        if (!exprs_burn(exprs, 1 + count / KNOWN_STEPS)) break;
+        if (!exprs_use_fuel(exprs, 1 + count / KNOWN_STEPS)) break;
         for (uint32_t i = 0; i < count && !is_alive; i++) {
             uint32_t next = derive(exprs, search.states[at], bytes[i]);
             size_t before = search.count;
@@ -312,7 +312,7 @@ static bool has_text(const struct exprs *exprs, const bool *has, uint32_t number
 /* Which expressions have a text; a rule has one if its body has. */
 static bool *find_productive(struct exprs *exprs, size_t count) {
     bool *has = mem_new(count, sizeof *has);
-    for (bool is_new = true; is_new && exprs_burn(exprs, count / KNOWN_STEPS);) {
+    for (bool is_new = true; is_new && exprs_use_fuel(exprs, count / KNOWN_STEPS);) {
         is_new = false;
         for (uint32_t i = 0; i < count; i++) {
             const struct expr *expr = &exprs->at[i];

@@ -30,7 +30,7 @@ static bool node_is_nullable(const struct reading *reading, const struct node *n
 static void find_nullable(struct reading *reading) {
     for (bool is_new = true; is_new;) {
         is_new = false;
-        if (!exprs_burn(reading->exprs, reading->node_count)) return;
+        if (!exprs_use_fuel(reading->exprs, reading->node_count)) return;
         for (size_t i = 0; i < reading->node_count; i++) {
             struct node *node = &reading->nodes[i];
             if (node->is_nullable || !node_is_nullable(reading, node)) continue;
@@ -164,7 +164,7 @@ static enum err compile_shallow(struct reading *reading, uint32_t at, uint32_t *
     struct node node = reading->nodes[at];
     uint32_t part = EXPR_NEVER;
     enum err err;
-    if (!exprs_burn(reading->exprs, 1))
+    if (!exprs_use_fuel(reading->exprs, 1))
         return err_set(reading->error, ERR_LIMIT, "the grammar is too large");
     switch (node.kind) {
     case NODE_LEAF: *ret_expr = node.a; return OK;

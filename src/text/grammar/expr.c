@@ -97,7 +97,7 @@ static void grow_slots(struct exprs *exprs) {
     fill_slots(exprs);
 }
 
-bool exprs_burn(struct exprs *exprs, size_t amount) {
+bool exprs_use_fuel(struct exprs *exprs, size_t amount) {
     if (exprs->fuel < amount) {
         exprs->fuel = 0;
         exprs->overflowed = true;
@@ -115,7 +115,7 @@ static uint32_t overflow(struct exprs *exprs) {
 /* Members and sets that the expression brings are the last of their pools; they go if it is known.
  */
 static uint32_t intern(struct exprs *exprs, struct expr expr) {
-    if (!exprs_burn(exprs, 1)) return EXPR_NEVER;
+    if (!exprs_use_fuel(exprs, 1)) return EXPR_NEVER;
     uint32_t *slot = slot_of(exprs, &expr);
     if (*slot) {
         if (expr.kind == KIND_SET) exprs->set_count = expr.a;
@@ -259,7 +259,7 @@ static bool settle(struct gathered *list, uint32_t neutral, uint32_t ruling) {
 static uint32_t make_members(struct exprs *exprs, const struct gathered *list,
                              enum expr_kind kind) {
     if (exprs->member_count + list->count > EXPR_MEMBERS_MAX) return overflow(exprs);
-    if (!exprs_burn(exprs, list->count)) return EXPR_NEVER;
+    if (!exprs_use_fuel(exprs, list->count)) return EXPR_NEVER;
     bool is_nullable = kind == KIND_AND, has_counts = false;
     uint32_t first = (uint32_t)exprs->member_count;
     for (size_t i = 0; i < list->count; i++) {
@@ -280,11 +280,11 @@ static uint32_t make_members(struct exprs *exprs, const struct gathered *list,
 static uint32_t make_many(struct exprs *exprs, const uint32_t *parts, size_t count,
                           enum expr_kind kind) {
     struct gathered list = {NULL, 0, 0};
-    if (!exprs_burn(exprs, count)) return EXPR_NEVER;
+    if (!exprs_use_fuel(exprs, count)) return EXPR_NEVER;
     uint32_t all = kind == KIND_AND ? expr_all(exprs) : EXPR_NEVER;
     uint32_t neutral = kind == KIND_AND ? all : EXPR_NEVER;
     for (size_t i = 0; i < count; i++) gather(exprs, &list, parts[i], kind);
-    if (!exprs_burn(exprs, list.count)) list.count = 0;
+    if (!exprs_use_fuel(exprs, list.count)) list.count = 0;
     join_sets(exprs, &list, kind);
     bool is_ruled = settle(&list, neutral, kind == KIND_AND ? EXPR_NEVER : NONE);
     uint32_t made;

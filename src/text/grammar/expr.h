@@ -121,7 +121,7 @@ uint32_t expr_leaf(struct exprs *exprs, enum expr_kind kind, uint32_t a, uint32_
                    bool is_nullable);
 uint32_t expr_grid(struct exprs *exprs, uint32_t grid, uint64_t state, bool is_nullable);
 /* Takes `amount` of fuel. False, and it has overflowed without any left, if there is less. */
-bool exprs_burn(struct exprs *exprs, size_t amount);
+bool exprs_use_fuel(struct exprs *exprs, size_t amount);
 /* A new rule without a body; `is_nullable` must become true of the body. */
 uint32_t expr_rule(struct exprs *exprs, bool is_nullable);
 void expr_rule_body(struct exprs *exprs, uint32_t rule, uint32_t body);

@@ -222,7 +222,7 @@ static void walk(struct grammar_masks *masks, const struct token_tree *tree, str
         uint32_t depth = tree->depths[i], from = states[depth - 1];
         struct reach reach = {0, false};
         to = tree->ends[i];
-        if (visited++ % KNOWN_STEPS == 0 && !exprs_burn(exprs, 1)) break;
+        if (visited++ % KNOWN_STEPS == 0 && !exprs_use_fuel(exprs, 1)) break;
         if (tree->plain[i] > 0) reach = expr_reach(exprs, from);
         if (reach.is_closed && tree->plain[i] > reach.characters) {
             if (reach.characters > 0) allow_short(kept, tree, i, reach.characters);

@@ -73,7 +73,8 @@ enum err schema_add(struct compiler *compiler, struct atoms *atoms, const json_t
             return schema_refuse(compiler, schema, NULL, "it refers to itself within one value");
         return OK;
     }
-    if (!exprs_burn(compiler->exprs, FUEL_OF_SCHEMA + FUEL_OF_KEYWORD * json_object_size(schema)))
+    if (!exprs_use_fuel(compiler->exprs,
+                        FUEL_OF_SCHEMA + FUEL_OF_KEYWORD * json_object_size(schema)))
         return err_set(compiler->error, ERR_LIMIT, "the schema is too large");
     enum err err = schema_check_keywords(compiler, schema);
     if (err != OK || !schema_has_keywords(schema)) return err;

@@ -12,7 +12,7 @@
 
 /* Whether two values are equal as JSON Schema means it: 1 is 1.0. */
 static bool is_same(struct compiler *compiler, const json_t *a, const json_t *b) {
-    if (!exprs_burn(compiler->exprs, json_is_number(a) ? FUEL_OF_NUMBERS : 1)) return false;
+    if (!exprs_use_fuel(compiler->exprs, json_is_number(a) ? FUEL_OF_NUMBERS : 1)) return false;
     if (json_is_number(a) && json_is_number(b)) {
         struct decimal x, y;
         return decimal_read(a, &x, NULL) == OK && decimal_read(b, &y, NULL) == OK &&
@@ -339,7 +339,7 @@ static bool have_marks(struct compiler *compiler, const struct atoms *a, const s
         for (size_t n = 0; n < json_array_size(required); n++) {
             const json_t *name = json_array_get(required, n);
             for (size_t k = 0; json_is_string(name) && (two = schema_next_base(b, &k));)
-                if (exprs_burn(compiler->exprs, 1) && requires(two, name) &&
+                if (exprs_use_fuel(compiler->exprs, 1) && requires(two, name) &&
                     is_told_apart(compiler, one, two, json_string_value(name)))
                     return true;
         }

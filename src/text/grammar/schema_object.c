@@ -63,7 +63,7 @@ static bool burn_names(const struct object *object) {
     for (size_t at = 0; (schema = schema_next_base(object->atoms, &at));)
         count += json_object_size(json_object_get(schema, "properties")) +
                  json_array_size(json_object_get(schema, "required"));
-    return exprs_burn(object->compiler->exprs, FUEL_OF_NAME * count);
+    return exprs_use_fuel(object->compiler->exprs, FUEL_OF_NAME * count);
 }
 
 /* The names that propertyNames lists; NULL: it does not list them. */
@@ -83,7 +83,7 @@ static const json_t *listed_names(const struct object *object, const json_t **re
 static void list_property_names(struct object *object, struct map *known) {
     const json_t *one, *list = listed_names(object, &one);
     size_t count = one ? 1 : json_array_size(list);
-    if (!exprs_burn(object->compiler->exprs, FUEL_OF_NAME * count)) return;
+    if (!exprs_use_fuel(object->compiler->exprs, FUEL_OF_NAME * count)) return;
     for (size_t i = 0; i < count; i++) {
         const json_t *name = one ? one : json_array_get(list, i);
         if (json_is_string(name) && map_put_new(known, json_str(name), object->name_count, NULL))

@@ -34,7 +34,7 @@ struct check {
 
 /* Takes the fuel of `amount` steps. False: none is left, now and later. */
 static bool burn(struct check *check, size_t amount) {
-    return exprs_burn(&check->exprs, amount);
+    return exprs_use_fuel(&check->exprs, amount);
 }
 
 static bool burn_bytes(struct check *check, size_t bytes) {

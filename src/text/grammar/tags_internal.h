@@ -2,7 +2,7 @@
 #pragma once
 
 /* tags_internal: a format while it becomes an expression, between tags.c, which reads all formats
- * but those of tags, and tags_tag.c, which reads these.
+ * but those of tags, and tag_formats.c, which reads these.
  *
  * Thread: as tags.h.
  * Memory: as tags.h. */
@@ -40,7 +40,7 @@ enum err tags_read_strings(struct tagger *tagger, const json_t *format, const ch
 /* The part of `texts` that has none of `strings` in it. */
 uint32_t tags_without(struct tagger *tagger, uint32_t texts, uint32_t strings);
 
-/* The formats of tags_tag.c. */
+/* The formats of tag_formats.c. */
 enum err tags_read_tag(struct tagger *tagger, const json_t *format, uint32_t *ret_expr);
 enum err tags_read_separated(struct tagger *tagger, const json_t *format, uint32_t *ret_expr);
 /* As in xgrammar, a format of which at least one tag is asked begins with it. */

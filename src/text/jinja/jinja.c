@@ -63,7 +63,7 @@ static size_t or_default(size_t limit, size_t fallback) {
 
 enum err jinja_template_render(const struct jinja_template *template, json_t *context,
                                const struct jinja_options *options, struct buf *buf,
-                               struct spans *given, struct error *error) {
+                               struct text_ranges *given, struct error *error) {
     const struct jinja_limits *limits = &options->limits;
     size_t steps = or_default(limits->steps_max, STEPS_DEFAULT);
     size_t output_max = or_default(limits->output_bytes_max, OUTPUT_BYTES_DEFAULT);
@@ -86,7 +86,7 @@ enum err jinja_template_render(const struct jinja_template *template, json_t *co
     enum err err = render.top ? eval_body(&render, NULL, template->body) : ERR_LIMIT;
     if (!err) err = render_check(&render);
     for (size_t i = 0; !err && given && i < render.origin.count; i++)
-        spans_add(given, render.origin.at[i].start, render.origin.at[i].end);
+        text_ranges_add(given, render.origin.at[i].start, render.origin.at[i].end);
     arena_release(&render.arena);
     buf->bytes_max = buf_max;
     return err;

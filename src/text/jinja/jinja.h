@@ -14,7 +14,7 @@
  *     within fixed limits. */
 
 #include "base/buf.h"
-#include "base/span.h"
+#include "base/text_ranges.h"
 
 #include <jansson.h>
 
@@ -56,7 +56,7 @@ void jinja_template_close(struct jinja_template *template); /* NULL is allowed *
  * meanwhile. */
 enum err jinja_template_render(const struct jinja_template *template, json_t *context,
                                const struct jinja_options *options, struct buf *buf,
-                               struct spans *given, struct error *error) MUST_CHECK;
+                               struct text_ranges *given, struct error *error) MUST_CHECK;
 
 /* True when the template iterates over the content of a message. Then the caller must pass lists of
  * parts on, and not join them. */

@@ -7,12 +7,12 @@
 #include <string.h>
 
 /* Never written to: only an origin that was made for a text of two parts grows. */
-static struct span everything = {0, SIZE_MAX};
+static struct text_range everything = {0, SIZE_MAX};
 const struct origin origin_given = {&everything, 1, 1};
 
 enum err origin_add(struct render *render, struct origin *origin, size_t start, size_t end) {
     if (start == end) return OK;
-    struct span *last = origin->count > 0 ? &origin->at[origin->count - 1] : NULL;
+    struct text_range *last = origin->count > 0 ? &origin->at[origin->count - 1] : NULL;
     assert(start < end && (!last || last->end <= start));
     if (last && last->end == start) {
         last->end = end;
@@ -20,13 +20,13 @@ enum err origin_add(struct render *render, struct origin *origin, size_t start, 
     }
     if (origin->count == origin->capacity) {
         size_t capacity = origin->capacity ? origin->capacity * 2 : 4;
-        struct span *at = render_array(render, capacity, sizeof *at);
+        struct text_range *at = render_array(render, capacity, sizeof *at);
         if (!at) return ERR_LIMIT;
         if (origin->count > 0) memcpy(at, origin->at, origin->count * sizeof *at);
         origin->at = at;
         origin->capacity = capacity;
     }
-    origin->at[origin->count++] = (struct span){start, end};
+    origin->at[origin->count++] = (struct text_range){start, end};
     return OK;
 }
 
@@ -48,7 +48,7 @@ enum err origin_add_part(struct render *render, struct origin *origin, size_t to
     enum err err = OK;
     if (!of) return OK;
     for (size_t i = first_after(of, from); !err && i < of->count; i++) {
-        struct span span = of->at[i];
+        struct text_range span = of->at[i];
         if (span.start >= from + bytes) break;
         size_t start = span.start > from ? span.start - from : 0;
         size_t end = span.end - from < bytes ? span.end - from : bytes;

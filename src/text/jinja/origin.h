@@ -14,14 +14,14 @@
  *     only behind the bytes of all of them; a reader stops at the end of its text. */
 
 #include "base/err.h"
-#include "base/span.h"
+#include "base/text_ranges.h"
 
 #include <stdbool.h>
 
 struct render;
 
 struct origin {
-    struct span *at;
+    struct text_range *at;
     size_t count;
     size_t capacity;
 };

@@ -72,7 +72,7 @@ static bool fit_match(struct cutting *cutting, struct special_match *match) {
 /* Cuts `text` at the tokens of `set`: their ids are added, and the text between goes to `encode`.
  * As in Hugging Face tokenizers, white space that one token swallowed may still be a token. */
 static void cut_specials(struct encoding *encoding, const struct special_set *set, struct str text,
-                         struct spans plain,
+                         struct text_ranges plain,
                          void (*encode)(struct encoding *encoding, struct str stretch)) {
     struct cutting cutting = {.tokenizer = encoding->tokenizer, .text = text};
     struct special_search search = {
@@ -89,7 +89,8 @@ static void cut_specials(struct encoding *encoding, const struct special_set *se
     if (cutting.from < text.bytes) encode(encoding, str_skip(text, cutting.from));
 }
 
-static void encode_normalized(struct encoding *encoding, struct str text, struct spans plain) {
+static void encode_normalized(struct encoding *encoding, struct str text,
+                              struct text_ranges plain) {
     const struct tokenizer *tokenizer = encoding->tokenizer;
     cut_specials(encoding, &tokenizer->normalized_specials, text, plain, tokenizer->model->encode);
 }
@@ -108,31 +109,31 @@ static void normalize_part(const struct encoding *encoding, struct str stretch, 
 /* Where the plain bytes of a stretch lie in `normalized`, which is made of it: its parts are
  * normalised one by one. Where that gives another text, because characters were composed over a
  * border, all of it is plain. */
-static struct spans normalized_plain(struct encoding *encoding, struct str stretch,
-                                     struct str normalized) {
-    struct spans plain = {0};
+static struct text_ranges normalized_plain(struct encoding *encoding, struct str stretch,
+                                           struct str normalized) {
+    struct text_ranges plain = {0};
     struct buf parts;
     size_t start = (size_t)(stretch.at - encoding->start), at = 0;
     buf_init(&parts, BUF_UNLIMITED);
-    const struct spans *all = &encoding->plain;
+    const struct text_ranges *all = &encoding->plain;
     while (encoding->plain_at < all->count && all->at[encoding->plain_at].end <= start)
         encoding->plain_at++;
     for (size_t i = encoding->plain_at; i < all->count; i++) {
-        struct span span = all->at[i];
+        struct text_range span = all->at[i];
         if (span.start >= start + stretch.bytes) break;
         size_t from = span.start > start ? span.start - start : 0;
         size_t to = span.end - start < stretch.bytes ? span.end - start : stretch.bytes;
         normalize_part(encoding, stretch, at, from, &parts);
         size_t begin = parts.bytes;
         normalize_part(encoding, stretch, from, to, &parts);
-        spans_add(&plain, begin, parts.bytes);
+        text_ranges_add(&plain, begin, parts.bytes);
         at = to;
     }
     if (plain.count > 0) {
         normalize_part(encoding, stretch, at, stretch.bytes, &parts);
         if (!str_equals(buf_str(&parts), normalized)) {
-            spans_truncate(&plain, 0);
-            spans_add(&plain, 0, normalized.bytes);
+            text_ranges_truncate(&plain, 0);
+            text_ranges_add(&plain, 0, normalized.bytes);
         }
     }
     buf_release(&parts);
@@ -145,19 +146,19 @@ static void encode_raw(struct encoding *encoding, struct str stretch) {
     bool is_plain =
         !tokenizer_normalizes(tokenizer) && (!tokenizer->normalize_nfc || nfc_is_plain(stretch));
     if (is_plain && !has_more) {
-        encode_normalized(encoding, stretch, (struct spans){0});
+        encode_normalized(encoding, stretch, (struct text_ranges){0});
         return;
     }
     struct buf text;
     buf_init(&text, BUF_UNLIMITED);
     normalize_part(encoding, stretch, 0, stretch.bytes, &text);
-    struct spans plain = {0};
+    struct text_ranges plain = {0};
     if (has_more) plain = normalized_plain(encoding, stretch, buf_str(&text));
     const char *start = encoding->start;
     encoding->start = stretch.at == start ? text.at : NULL;
     encode_normalized(encoding, buf_str(&text), plain);
     encoding->start = start;
-    spans_release(&plain);
+    text_ranges_release(&plain);
     buf_release(&text);
 }
 

@@ -80,7 +80,7 @@ enum err special_add(struct special_set *set, struct str text, int32_t id, enum 
 
 /* From `start` on, how far bytes are not plain. */
 static size_t free_end(struct special_search *search, size_t start) {
-    const struct spans *plain = &search->plain;
+    const struct text_ranges *plain = &search->plain;
     while (search->plain_at < plain->count && plain->at[search->plain_at].end <= start)
         search->plain_at++;
     return search->plain_at < plain->count ? plain->at[search->plain_at].start : SIZE_MAX;

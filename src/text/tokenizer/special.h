@@ -11,8 +11,8 @@
  * Memory: owns its nodes. */
 
 #include "base/err.h"
-#include "base/span.h"
 #include "base/str.h"
+#include "base/text_ranges.h"
 
 /* Most bytes of a token. The longest in use are runs of 31 spaces or newlines. */
 #define SPECIAL_BYTES_MAX 1024
@@ -49,9 +49,9 @@ enum err special_add(struct special_set *set, struct str text, int32_t id, enum 
 struct special_search {
     struct str text;
     bool parse_special;
-    struct spans plain; /* plain bytes of the text; borrowed */
-    size_t plain_at;    /* the first span that does not end before `from` */
-    size_t from;        /* where the search goes on; it only grows */
+    struct text_ranges plain; /* plain bytes of the text; borrowed */
+    size_t plain_at;          /* the first span that does not end before `from` */
+    size_t from;              /* where the search goes on; it only grows */
 };
 
 struct special_match {

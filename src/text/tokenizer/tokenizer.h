@@ -14,7 +14,7 @@
  *     swallows and whose bytes all have tokens. */
 
 #include "base/buf.h"
-#include "base/span.h"
+#include "base/text_ranges.h"
 
 struct tokenizer;
 
@@ -156,7 +156,7 @@ struct encode_options {
     /* Bytes of the text that no control token may cover, such as the words of users in a prompt. A
      * token that a file lists as ordinary (TOKEN_USER_DEFINED) may not cover them either, when it
      * ends a generation or is spelled "<|…|>". NULL: no such bytes. */
-    const struct spans *plain;
+    const struct text_ranges *plain;
     bool
         continues; /* text stands before it: SentencePiece puts no space before the first stretch */
     bool add_bos;  /* add the BOS and EOS that the vocabulary asks for; never a second BOS */

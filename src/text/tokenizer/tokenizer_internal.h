@@ -63,9 +63,9 @@ struct encoding {
     const struct tokenizer *tokenizer;
     struct ids *ids;
     bool parse_special, continues;
-    struct spans plain; /* plain bytes of the text; borrowed */
-    size_t plain_at;    /* the first span that is not behind the encoder */
-    const char *start;  /* start of the text */
+    struct text_ranges plain; /* plain bytes of the text; borrowed */
+    size_t plain_at;          /* the first span that is not behind the encoder */
+    const char *start;        /* start of the text */
     struct bpe_scratch scratch;
     struct unigram_scratch unigram;
     struct buf spaced; /* scratch of models that write spaces in their own form */

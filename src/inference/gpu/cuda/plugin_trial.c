@@ -3,7 +3,7 @@
 /* Made-up steps: prompts from their beginning, of which the last rows have logits. warm runs them
  * so that all kernels are loaded, and plugin_trial to tell how long a step takes. */
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "gpu/cuda/plugin_internal.h"
 
 #include <assert.h>
@@ -77,18 +77,18 @@ static bool trial_take(struct trial *trial, uint32_t rows, uint32_t width) {
 }
 
 static uint32_t prompt_rows(const struct gpu *gpu) {
-    const uint32_t most = least_u32(gpu->limits.context_max, PROMPT_TOKENS);
+    const uint32_t most = min_u32(gpu->limits.context_max, PROMPT_TOKENS);
     return most < GPU_PAGE_TOKENS ? most : most - most % GPU_PAGE_TOKENS;
 }
 
 uint32_t made_up_rows_max(const struct gpu *gpu) {
     const struct gpu_limits *limits = &gpu->limits;
-    const uint32_t pages = least_u32(gpu->page_count, limits->pages_max / limits->group_count);
-    uint32_t most = least_u32(limits->rows_max / GPU_PAGE_TOKENS, pages) * GPU_PAGE_TOKENS;
+    const uint32_t pages = min_u32(gpu->page_count, limits->pages_max / limits->group_count);
+    uint32_t most = min_u32(limits->rows_max / GPU_PAGE_TOKENS, pages) * GPU_PAGE_TOKENS;
     if (most == 0 && pages > 0) most = limits->rows_max; /* fewer than a page has */
-    if (limits->context_max < GPU_PAGE_TOKENS) most = least_u32(most, limits->context_max);
+    if (limits->context_max < GPU_PAGE_TOKENS) most = min_u32(most, limits->context_max);
     const bool has_pieces = limits->items_max > limits->logit_rows_max;
-    return has_pieces ? most : least_u32(most, 1);
+    return has_pieces ? most : min_u32(most, 1);
 }
 
 /* All rows as tiles of their prompts. */
@@ -97,7 +97,7 @@ static void trial_tiles(const struct gpu *gpu, struct trial *trial, uint32_t row
     uint32_t count;
     for (uint32_t row = 0; row < rows && trial->tile_count < gpu->limits.items_max; row += count) {
         const uint32_t position = trial->positions[row];
-        count = least_u32(least_u32(tile, rows - row), trial->prompt - position);
+        count = min_u32(min_u32(tile, rows - row), trial->prompt - position);
         trial->tiles[trial->tile_count++] =
             (struct gpu_tile_item){.row = row,
                                    .row_count = count,
@@ -142,13 +142,13 @@ static void trial_decode(const struct gpu *gpu, struct trial *trial) {
 static void trial_states(const struct gpu *gpu, struct trial *trial, uint32_t rows) {
     const struct gpu_limits *limits = &gpu->limits;
     const uint32_t prompts = (rows + trial->prompt - 1) / trial->prompt;
-    const uint32_t places = least_u32(limits->state_places, limits->sequences_max);
+    const uint32_t places = min_u32(limits->state_places, limits->sequences_max);
     uint32_t alone = places > prompts ? places - prompts : 0;
     if (limits->state_places == 0) return;
-    alone = least_u32(least_u32(alone, trial->step.wanted_count), rows - 1);
+    alone = min_u32(min_u32(alone, trial->step.wanted_count), rows - 1);
     for (uint32_t row = 0, count; row < rows && trial->state_count < places; row += count) {
         const uint32_t left = rows - alone > row ? rows - alone - row : 1;
-        count = least_u32(left, trial->prompt - trial->positions[row]);
+        count = min_u32(left, trial->prompt - trial->positions[row]);
         const bool is_alone = row >= rows - alone;
         if (is_alone) count = 1;
         if (trial->state_count + 1 == places) count = rows - row; /* the last place has the rest */
@@ -199,9 +199,9 @@ static void trial_samples(const struct gpu *gpu, struct trial *trial) {
 }
 
 static void trial_make(const struct gpu *gpu, struct trial *trial, uint32_t rows) {
-    uint32_t wanted = least_u32((rows * WANTED_OF_TEN + 9) / 10, gpu->limits.logit_rows_max);
+    uint32_t wanted = min_u32((rows * WANTED_OF_TEN + 9) / 10, gpu->limits.logit_rows_max);
     if (gpu->logit_matrix == GPU_NONE && !gpu->program.pools) wanted = 0;
-    if (gpu->program.pools) wanted = least_u32(wanted, gpu->limits.sequences_max);
+    if (gpu->program.pools) wanted = min_u32(wanted, gpu->limits.sequences_max);
     trial->prompt = prompt_rows(gpu);
     for (uint32_t i = 0; i < rows; i++) {
         trial->tokens[i] = (int32_t)(i * TOKENS_APART % gpu->program.vocab);

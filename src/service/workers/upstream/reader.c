@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/reader.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "json/envelope.h"
 #include "json/json.h"
 #include "json/span.h"
@@ -39,10 +39,10 @@ static void read_usage(struct str body, struct usage *ret_usage) {
     if (!json_span_is_object(usage)) return;
     struct usage found = {.input_tokens = read_count(usage, "prompt_tokens"),
                           .output_tokens = read_count(usage, "completion_tokens")};
-    found.cached_tokens = least_u64(read_cached(body, usage), found.input_tokens);
+    found.cached_tokens = min_u64(read_cached(body, usage), found.input_tokens);
     found.reasoning_tokens =
-        least_u64(read_count(json_span_get(usage, "completion_tokens_details"), "reasoning_tokens"),
-                  found.output_tokens);
+        min_u64(read_count(json_span_get(usage, "completion_tokens_details"), "reasoning_tokens"),
+                found.output_tokens);
     *ret_usage = found;
 }
 

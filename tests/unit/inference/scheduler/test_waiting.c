@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/waiting.h"
 
-#include "base/least.h"
+#include "base/min_max.h"
 #include "base/rng.h"
 #include "scheduler/backend.h"
 
@@ -345,11 +345,11 @@ static void branches_are_those_of_all_items(void **state) {
             uint32_t least = 0, count = 0, found = 0;
             for (uint32_t k = 0; k < 200; k++) {
                 uint32_t common = 0;
-                while (common < least_u32(items[i]->token_count, items[k]->token_count) &&
+                while (common < min_u32(items[i]->token_count, items[k]->token_count) &&
                        items[i]->tokens[common] == items[k]->tokens[common])
                     common++;
                 if (common <= from || items[k]->sweep != items[i]->sweep) continue;
-                least = count++ == 0 ? common : least_u32(least, common);
+                least = count++ == 0 ? common : min_u32(least, common);
             }
             assert_int_equal(waiting_branch(&waiting, items[i], from, &found), least);
             if (least > 0) assert_int_equal(found, count);

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
+#include "http/connection_limits.h"
 #include "http/http.h"
-#include "http/places.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -647,14 +647,14 @@ static void slow_requests_of_one_owner_leave_a_thread_for_others(void **state) {
 /* An address with many connections keeps the library's thread busy; another one is answered. */
 static void a_crowd_does_not_keep_the_library_from_others(void **state) {
     struct fixture *fixture = *state;
-    int fds[PLACES_CROWD + 1];
+    int fds[CONNECTIONS_CROWD + 1];
     pthread_mutex_lock(&fixture->seen.lock);
     fixture->seen.holds_uploads = true;
     fixture->seen.may_go_on = false;
     pthread_mutex_unlock(&fixture->seen.lock);
     int before = now(&fixture->seen, &fixture->seen.blocked);
-    for (int i = 0; i <= PLACES_CROWD; i++) fds[i] = dial_from(fixture, "127.0.0.3");
-    say(fds[PLACES_CROWD], STR(UPLOAD "Content-Length: 90000\r\n" END PART("a") "hello"));
+    for (int i = 0; i <= CONNECTIONS_CROWD; i++) fds[i] = dial_from(fixture, "127.0.0.3");
+    say(fds[CONNECTIONS_CROWD], STR(UPLOAD "Content-Length: 90000\r\n" END PART("a") "hello"));
     wait_for(&fixture->seen, &fixture->seen.blocked, before + 1);
     int other = dial_from(fixture, "127.0.0.2");
     char line[13] = {0};
@@ -663,7 +663,7 @@ static void a_crowd_does_not_keep_the_library_from_others(void **state) {
     assert_string_equal(line, "HTTP/1.1 200");
     close(other);
     let_go(&fixture->seen);
-    for (int i = 0; i <= PLACES_CROWD; i++) close(fds[i]);
+    for (int i = 0; i <= CONNECTIONS_CROWD; i++) close(fds[i]);
 }
 
 /* The library's connections whose request it has not read yet. The sockets are in this process. */
@@ -699,7 +699,7 @@ static void expect_probe(int fd) {
 static void requests_that_fill_the_librarys_events_are_answered(void **state) {
     struct fixture *fixture = *state;
     struct seen *seen = &fixture->seen;
-    enum { FIRST = PLACES_CROWD + ROUNDS, ALL = FIRST + LIBRARY_EVENTS };
+    enum { FIRST = CONNECTIONS_CROWD + ROUNDS, ALL = FIRST + LIBRARY_EVENTS };
     int fds[ALL];
     for (int i = 0; i < ALL; i++) fds[i] = dial_from(fixture, "127.0.0.4");
     for (int i = FIRST; i < ALL; i++) {
@@ -711,7 +711,7 @@ static void requests_that_fill_the_librarys_events_are_answered(void **state) {
         seen->may_go_on = false;
         pthread_mutex_unlock(&seen->lock);
         int before = now(seen, &seen->blocked);
-        say(fds[PLACES_CROWD + round], STR("GET /stream-held HTTP/1.1\r\n" END));
+        say(fds[CONNECTIONS_CROWD + round], STR("GET /stream-held HTTP/1.1\r\n" END));
         wait_for(seen, &seen->blocked, before + 1);
         for (int i = FIRST; i < ALL; i++) ask_probe(fds[i]);
         while (unread_requests() < LIBRARY_EVENTS) sched_yield();

@@ -29,14 +29,14 @@ static void check(const char *source, const char *expected) {
     assert_int_equal(json_read(&words, STR("{\"bos_token\":\"<s>\",\"n\":8}"), &error), OK);
     struct jinja_options options = {.model_context = words};
     struct buf out, marked;
-    struct spans given = {0};
+    struct text_ranges given = {0};
     buf_init(&out, 1 << 20);
     buf_init(&marked, 1 << 20);
     if (jinja_template_render(template, context, &options, &out, &given, &error) != OK)
         fail_msg("%s: %s", source, error.text);
     size_t at = 0;
     for (size_t i = 0; i < given.count; i++) {
-        struct span span = given.at[i];
+        struct text_range span = given.at[i];
         assert_true(span.start < span.end && span.end <= out.bytes);
         assert_true(i == 0 || span.start > given.at[i - 1].end);
         buf_add(&marked, out.at + at, span.start - at);
@@ -48,7 +48,7 @@ static void check(const char *source, const char *expected) {
     buf_add_str(&marked, str_skip(buf_str(&out), at));
     if (!str_equals(buf_str(&marked), str_from(expected)))
         fail_msg("%s: got %s, expected %s", source, marked.at, expected);
-    spans_release(&given);
+    text_ranges_release(&given);
     buf_release(&out);
     buf_release(&marked);
     json_decref(context);

@@ -426,11 +426,11 @@ static void a_special_token_of_half_a_character_matches_nowhere(void **state) {
 /* The ids of a text with start..end plain. */
 static void assert_encodes_plain(const struct tokenizer *tokenizer, struct str text, size_t start,
                                  size_t end, const int32_t *expected) {
-    struct spans spans = {0};
-    spans_add(&spans, start, end);
+    struct text_ranges spans = {0};
+    text_ranges_add(&spans, start, end);
     struct encode_options options = {.parse_special = true, .plain = &spans};
     assert_encodes(tokenizer, text, options, expected);
-    spans_release(&spans);
+    text_ranges_release(&spans);
 }
 
 static void no_control_token_has_a_plain_byte(void **state) {
