@@ -9,7 +9,7 @@ import functools, json, math, random, shutil, struct, time
 
 import pytest
 
-import folders, gguf_of, support
+import folders, gguf_keys, gguf_of, support
 
 TINY = support.SHARED / "tiny_next"
 pytestmark = pytest.mark.skipif(not TINY.exists(), reason="shared/tiny_next is not here")
@@ -404,6 +404,17 @@ def test_experts_of_two_types_are_refused(tmp_path):
         (tmp_path / file).symlink_to(TINY / "qwen3_moe" / file)
     done = support.quern("logits", "--model", tmp_path, input='{"ids":[1]}')
     assert done.returncode == 3 and f"tensor {name} has type F16, but the layer's first expert has BF16" in done.stderr, done.stderr
+
+
+def test_a_gguf_whose_heads_with_a_window_are_the_larger_ones_is_refused(tmp_path, made):
+    pairs, tensors = gguf_keys.read(made["gemma4_e", "gguf"])
+    tensors = [tensor for tensor in tensors if tensor[0] != "rope_freqs.weight"]
+    _, local = pairs["gemma4.attention.key_length_swa"]
+    for key in ("key_length", "value_length"):
+        pairs[f"gemma4.attention.{key}"] = gguf_keys.U32, local // 2
+    refusal = refusal_of(gguf_keys.write(tmp_path / "wide.gguf", pairs, tensors))
+    assert (f"attention.key_length_swa is {local}, over the attention.key_length of {local // 2}"
+            in refusal)
 
 
 def test_the_list_of_models_says_that_it_is_served(made):

@@ -57,6 +57,7 @@ AFTER = TWO | {
     "post_attention_layernorm": "post_attention_norm",
     "post_feedforward_layernorm": "post_ffw_norm"}
 NAMES = {
+    "llama": TWO, "mistral": TWO, "qwen2": TWO, "qwen3": TWO,
     "cohere": TWO, "cohere2": TWO, "nemotron": TWO, "apertus": TWO | {
         "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
     "hunyuan_v1_dense": TWO | {
@@ -73,9 +74,10 @@ NAMES = {
         "post_feedforward_layernorm": "post_ffw_norm"}}
 ARCHITECTURES = {
     "modernbert": "modern-bert", "qwen3_moe": "qwen3moe", "nomic_bert": "nomic-bert", "qwen2_5_vl_text": "qwen2vl",
-    "gemma3_text": "gemma-embedding", "cohere": "command-r", "hunyuan_v1_dense": "hunyuan-dense",
+    "mistral": "llama", "cohere": "command-r", "hunyuan_v1_dense": "hunyuan-dense",
     "qwen3_vl_text": "qwen3vl", "olmo3": "olmo2", "ministral3": "mistral3"}
-PERMUTED = ("granite", "ministral3", "smollm3")
+WITH_A_PATTERN = ("cohere2", "exaone4", "gemma3", "gemma-embedding", "olmo2")
+PERMUTED = ("llama", "mistral", "granite", "ministral3", "smollm3")
 COUNTS = {
     "block_count": "num_hidden_layers", "context_length": "max_position_embeddings",
     "embedding_length": "hidden_size", "feed_forward_length": "intermediate_size",
@@ -150,6 +152,17 @@ def entries_of(folder):
     return entries
 
 
+def join_experts(entries):
+    """GGUF has a layer's experts as one tensor."""
+    for name in [name for name in entries if ".experts.0." in name]:
+        begin, end = name.split(".experts.0.")
+        count = sum(
+            other.startswith(begin + ".experts.") and other.endswith("." + end) for other in entries)
+        parts = [entries.pop(name.replace(".experts.0.", f".experts.{i}.")) for i in range(count)]
+        entries[name.replace(".experts.0.", ".experts.")] = (
+            parts[0][0], [count, *parts[0][1]], b"".join(part[2] for part in parts))
+
+
 def tensors_of(folder, config, form):
     entries = entries_of(folder)
     if config["model_type"] == "gpt_oss":
@@ -163,6 +176,7 @@ def tensors_of(folder, config, form):
             yield name, TYPES[kind][0], shape, content
         return
     if gguf_of_hybrid.is_hybrid(config):
+        join_experts(entries)
         for name, kind, shape, content in gguf_of_hybrid.tensors_of(entries, config):
             yield name, TYPES[kind][0], shape, content
         return
@@ -184,13 +198,7 @@ def tensors_of(folder, config, form):
                 for part in ("q_proj", "k_proj", "v_proj")]
             entries[name.replace("q_proj", "qkv")] = (parts[0][0], [
                 3 * parts[0][1][0], parts[0][1][1]], b"".join(part[2] for part in parts))
-    for name in [name for name in entries
-                 if ".experts.0." in name]:  # GGUF has the experts of a layer as one
-        parts = [
-            entries.pop(name.replace(".experts.0.", f".experts.{i}."))
-            for i in range(config["num_local_experts"])]
-        entries[name.replace(".experts.0.", ".experts.")] = (parts[0][0], [
-            len(parts), *parts[0][1]], b"".join(part[2] for part in parts))
+    join_experts(entries)
     for name, (kind, shape, content) in entries.items():
         if not (to := gguf_name(config["model_type"], name)):
             continue
@@ -279,6 +287,12 @@ def number_pair(key, value):
     return pair(key, F32 if isinstance(value, float) else U32, value)
 
 
+def kind_of(config):
+    if config["model_type"] == "gemma3_text":
+        return "gemma-embedding" if config.get("use_bidirectional_attention") else "gemma3"
+    return ARCHITECTURES.get(config["model_type"], config["model_type"])
+
+
 def pairs_of(folder, config, form):
     if config["model_type"] == "gemma4":
         yield pair("general.architecture", STRING, "gemma4")
@@ -316,7 +330,7 @@ def pairs_of(folder, config, form):
             yield pair(f"{kind}.{key}", F32 if isinstance(number, float) else U32, number)
         yield from vocabulary_of(folder, config["text_config"])
         return
-    kind = ARCHITECTURES.get(config["model_type"], config["model_type"])
+    kind = kind_of(config)
     yield pair("general.architecture", STRING, kind)
     yield pair("general.name", STRING, config.get("_name_or_path", folder.name).rsplit("/", 1)[-1])
     for keys, form in ((COUNTS, U32), (FLOATS, F32)):
@@ -353,11 +367,13 @@ def pairs_of(folder, config, form):
         ranks = "SequenceClassification" in "".join(config.get("architectures", []))
         yield pair(f"{kind}.pooling_type", U32, 4 if ranks else
                    2 if pooling.get("pooling_mode_cls_token") else 1)
-    if kind == "gemma-embedding":
+    if kind in WITH_A_PATTERN and config.get("layer_types"):
         yield pair(f"{kind}.attention.sliding_window_pattern", ARRAY,
                    (BOOL, [layer == "sliding_attention" for layer in config["layer_types"]]))
-        yield pair(f"{kind}.pooling_type", U32, 1)
+    if config["model_type"] == "gemma3_text":
         yield pair(f"{kind}.rope.freq_base_swa", F32, config["rope_local_base_freq"])
+    if kind == "gemma-embedding":
+        yield pair(f"{kind}.pooling_type", U32, 1)
     yield from numbers_of_layers(folder, config)
     yield from vocabulary_of(folder, config)
 
@@ -385,9 +401,10 @@ def stretched(config, scaling):
         yield 1 / ((1 - share) / scaling["factor"] + share)
 
 
-def convert(folder, path, form="llama"):
+def convert(folder, path, form="llama", config=None):
+    """`config` counts instead of the folder's."""
     folder = pathlib.Path(folder)
-    config = json.loads((folder / "config.json").read_text())
+    config = config or json.loads((folder / "config.json").read_text())
     if config["model_type"] in ("qwen2_5_vl", "qwen3_vl"):
         config |= config["text_config"]
     if config["model_type"] == "xlm-roberta":
@@ -396,6 +413,8 @@ def convert(folder, path, form="llama"):
                    "max_position_embeddings": config["max_position_embeddings"] - skipped}
     config |= {key: value for key, value in config.get("rope_parameters", {}).items()
                if key == "rope_theta"}
+    if not config.get("use_sliding_window", True):
+        config |= {"sliding_window": None}
     if "logit_scale" in config:
         config |= {"logits_scaling": config["logit_scale"]}
     if config["model_type"] == "modernbert":

@@ -67,7 +67,7 @@ def numbers_of(text):
 
 def tensors_of(entries, text):
     for name, (kind, shape, content) in entries.items():
-        rest = name.removeprefix("model.language_model.")
+        rest = name.removeprefix("model.").removeprefix("language_model.")
         layer = ""
         if rest.startswith("layers."):
             _, number, rest = rest.split(".", 2)

@@ -32,6 +32,9 @@ NAMES = {
     "mlp.up_proj.weight": "ffn_up.weight", "mlp.down_proj.weight": "ffn_down.weight",
     "mlp.gate.weight": "ffn_gate_inp.weight", "mlp.experts.down_proj": "ffn_down_exps.weight",
     "mlp.experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    "mlp.experts.gate_proj.weight": "ffn_gate_exps.weight",
+    "mlp.experts.up_proj.weight": "ffn_up_exps.weight",
+    "mlp.experts.down_proj.weight": "ffn_down_exps.weight",
     "mlp.shared_expert.gate_proj.weight": "ffn_gate_shexp.weight",
     "mlp.shared_expert.up_proj.weight": "ffn_up_shexp.weight",
     "mlp.shared_expert.down_proj.weight": "ffn_down_shexp.weight",
@@ -104,9 +107,9 @@ def tensors_of(entries, config):
     for name, (kind, shape, content) in entries.items():
         if name == "lm_head.weight":
             yield "output.weight", kind, shape, content
-        elif name.startswith("model.language_model."):
-            tensor = tensor_of(
-                name.removeprefix("model.language_model."), text, kind, shape, content)
+        elif name.startswith("model.") and not name.startswith("model.visual."):
+            rest = name.removeprefix("model.").removeprefix("language_model.")
+            tensor = tensor_of(rest, text, kind, shape, content)
             assert tensor, name
             yield tensor
         elif name.startswith("mtp.norm"):  # the layer that guesses further tokens is not run

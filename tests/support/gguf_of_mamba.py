@@ -18,7 +18,8 @@ OF_EXPERTS = {
     "expert_feed_forward_length": "moe_intermediate_size",
     "expert_shared_feed_forward_length": "moe_shared_expert_intermediate_size",
     "expert_shared_count": "n_shared_experts", "expert_weights_norm": "norm_topk_prob",
-    "expert_weights_scale": "routed_scaling_factor", "expert_group_count": "n_group"}
+    "expert_weights_scale": "routed_scaling_factor", "expert_group_count": "n_group",
+    "expert_group_used_count": "topk_group"}
 OF_FALCON = {
     "block_count": "num_hidden_layers", "attention.head_count_kv": "num_key_value_heads",
     "feed_forward_length": "intermediate_size", "ssm.conv_kernel": "mamba_d_conv",

@@ -38,9 +38,10 @@
     .activation = ACTIVATION_GELU_TANH, .eps = 1e-6f, .rope_base = 1e6f,                           \
     .rope_base_local = 10000.0f, .head_dim = 256
 static const struct architecture architectures[] = {
-    {.name = "llama", .rope_is_interleaved = true, .rope_base = 10000.0f},
+    {.name = "llama", .rope_is_interleaved = true, .may_have_window = true, .rope_base = 10000.0f},
     {.name = "mistral3",
      .rope_is_interleaved = true,
+     .may_have_window = true,
      .has_yarn = true,
      .yarn_is_rounded = true,
      .has_temper = true,

@@ -177,10 +177,22 @@ static enum err read_window_pattern(const struct model_config *config, const str
     return err;
 }
 
+/* A window of a family that has none: only one that no sequence outgrows changes nothing. */
+static enum err refuse_window(const struct model_config *config, const struct gguf *gguf,
+                              struct error *error) {
+    uint32_t window = 0;
+    struct config_key key = config_key_of(config, gguf, "attention.sliding_window");
+    enum err err = gguf_get_u32(gguf, key.text, &window, error);
+    if (err == OK && window > 0 && window < config->context_max)
+        return err_set(error, ERR_INVALID, "%s is %u: not supported here", key.text, window);
+    return err;
+}
+
 static enum err read_window(struct model_config *config, const struct gguf *gguf,
                             struct error *error) {
     const struct architecture *architecture = config->architecture;
-    if (!architecture->has_window && !architecture->may_have_window) return OK;
+    if (!architecture->has_window && !architecture->may_have_window)
+        return refuse_window(config, gguf, error);
     struct config_key key = config_key_of(config, gguf, "attention.sliding_window");
     if (architecture->has_window && !gguf_find(gguf, key.text))
         return err_set(error, ERR_INVALID, "%s is missing", key.text);

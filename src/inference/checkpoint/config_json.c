@@ -31,14 +31,25 @@ static bool is_one(const json_t *experts) {
     return json_is_integer(experts) && json_integer_value(experts) == 1;
 }
 
+static enum err check_activation(const json_t *text, const struct family *family,
+                                 struct error *error) {
+    const char *keys[] = {family->activation_key, family->older_activation_key};
+    for (size_t i = 0; i < 2 && keys[i]; i++) {
+        const struct str activation = json_member_str(text, keys[i]);
+        const bool is_same =
+            str_is(activation, family->activation) || (i == 1 && str_is(activation, "gelu"));
+        if (activation.bytes > 0 && !is_same)
+            return err_set(error, ERR_INVALID, "%s '%.*s' is not supported (%s is)", keys[i],
+                           STR_ARGS(config_json_shown(activation)), family->activation);
+    }
+    return OK;
+}
+
 /* Checks fields that all families share and that no flag expresses. */
 static enum err refuse_unknown(const json_t *text, const struct family *family,
                                struct error *error) {
-    struct str activation = json_member_str(text, family->activation_key);
-    if (activation.bytes > 0 && !str_is(activation, family->activation))
-        return err_set(error, ERR_INVALID, "%s '%.*s' is not supported (%s is)",
-                       family->activation_key, STR_ARGS(config_json_shown(activation)),
-                       family->activation);
+    enum err err = check_activation(text, family, error);
+    if (err != OK) return err;
     static const char *const flags[] = {"attention_bias", "attention_out_bias", "mlp_bias",
                                         "use_bidirectional_attention"};
     static const char *const parts[] = {"use_cla", "use_parallel_residual"};
@@ -49,21 +60,21 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
     for (size_t i = may_have_bias; i < sizeof flags / sizeof *flags; i++) {
         if (i == 3 && architecture->has_v_norm && is_for_pictures) continue;
         if (i == 3 && architecture->may_see_both) continue;
-        enum err err = refuse_when_true(text, flags[i], error);
+        err = refuse_when_true(text, flags[i], error);
         if (err != OK) return err;
     }
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        enum err err = refuse_when_true(text, parts[i], error);
+        err = refuse_when_true(text, parts[i], error);
         if (err != OK) return err;
     }
     if (architecture->halves_are_parallel) {
-        enum err err = refuse_when_true(text, "use_qk_norm", error);
+        err = refuse_when_true(text, "use_qk_norm", error);
         if (err != OK) return err;
     }
     if (json_object_size(json_member(text, "per_layer_config")) > 0 && !architecture->has_v_norm)
         return err_set(error, ERR_INVALID, "per_layer_config is not supported here");
     if (architecture->unrotated_period > 0) { /* SmolLM3: of the layers that do not turn */
-        enum err err = refuse_when_true(text, "use_sliding_window", error);
+        err = refuse_when_true(text, "use_sliding_window", error);
         if (err != OK) return err;
     }
     if (architecture->has_output_bias && json_is_false(json_member(text, "attention_bias")))

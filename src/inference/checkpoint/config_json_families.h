@@ -45,6 +45,8 @@ struct family {
     bool scales_by_scalar; /* query_pre_attn_scalar, by default 256, instead of head_dim */
     const char *activation_key;
     const char *activation;
+    /* Another key for it, in whose values "gelu" means gelu_pytorch_tanh; NULL: none. */
+    const char *older_activation_key;
 };
 
 /* The name of row `index`, from 0 on: families, models with other parts, encoders; NULL behind the

@@ -180,13 +180,12 @@ static enum err read_turned(struct model_config *config, const json_t *global, f
 }
 
 /* How much of a head is rotated. */
-static enum err read_share(struct model_config *config, const json_t *text, const json_t *global,
-                           const json_t *scaling, struct error *error) {
+static enum err read_share(struct model_config *config, const json_t *text, const json_t *scaling,
+                           struct error *error) {
     const float of_family = config->architecture->rotary_share;
     if (config->architecture->is_latent) return OK; /* a part of a head of its own turns */
     float share = of_family > 0.0f ? of_family : 1.0f;
     enum err err = config_json_number(text, "partial_rotary_factor", 0, 1, &share, error);
-    if (err == OK) err = config_json_number(global, "partial_rotary_factor", 0, 1, &share, error);
     if (err == OK) err = config_json_number(scaling, "partial_rotary_factor", 0, 1, &share, error);
     if (err != OK) return err;
     if (config->architecture->has_v_norm) return read_turned(config, scaling, share, error);
@@ -264,8 +263,7 @@ enum err config_json_read_rope(struct json_config *json, const json_t *text,
     config->rope_base = defaults->base;
     config->rope_base_local = defaults->base_local;
     config->rope_magnitude = 1.0f;
-    const bool has_kinds = config->architecture->has_local_rope || config->architecture->has_v_norm;
-    if (json_is_object(global) && !has_kinds)
+    if (json_is_object(global) && !needs.is_by_kind)
         return err_set(error, ERR_INVALID,
                        "rope_parameters of each kind of layer are not supported here");
     if (!json_is_object(global)) global = parameters;
@@ -278,6 +276,6 @@ enum err config_json_read_rope(struct json_config *json, const json_t *text,
                       "rope_parameters and rope_scaling are missing: this family stretches "
                       "positions by numbers of its own");
     if (err == OK) err = read_bases(config, text, global, scaling, error);
-    if (err == OK) err = read_share(config, text, global, scaling, error);
+    if (err == OK) err = read_share(config, text, scaling, error);
     return err == OK ? read_scaling(json, text, scaling, error) : err;
 }

@@ -6,7 +6,9 @@ wrong result.
 
   drawn.py each [FAMILY…]            each field of each family is changed by itself
   drawn.py draw COUNT SEED [FAMILY…] COUNT configurations per family, two to seven fields changed
-  drawn.py gguf [FAMILY…]            sizes only: the same weights as GGUF, within 1e-3 of the folder
+  drawn.py gguf [FAMILY…]            sizes only: the same weights as GGUF, within 1e-3 of the
+                                     folder; fields without a key in GGUF, and experts of gpt-oss
+                                     and Qwen3-VL in bf16, make no model
 
 Needs torch and transformers 5; $QUERN_BINARY names the binary. A line of JSON per configuration,
 verdict: same, refused (with the sentence), or DIFFERS. The rest are configurations of which
@@ -245,6 +247,35 @@ def judge(expected, got, sentence, tolerance=TOLERANCE):
     return ("same" if difference <= tolerance else "DIFFERS"), f"{difference:.1e}"
 
 
+# Fields that converters leave out, since their GGUF has no key for any other value.
+UNSAID = {
+    "lfm2_moe": {"norm_topk_prob": True, "use_expert_bias": True},
+    "qwen3_next": {"norm_topk_prob": True}, "falcon_h1": {
+        "tie_word_embeddings": False, "mamba_norm_before_gate": False},
+    "deepseek_v2": {"rope_interleave": True}, "deepseek_v3": {"rope_interleave": True},
+    "glm4_moe_lite": {"rope_interleave": True}}
+
+
+def as_published(config):
+    """The config as a converter to GGUF gets it. ValueError: a field has no key there."""
+    kind, read = config["model_type"], read_config(config).to_dict()
+    for field, value in UNSAID.get(kind, {}).items():
+        if read.get(field, value) != value:
+            raise ValueError(f"GGUF has no key for {field} {read[field]}")
+    heads, width = read.get("num_attention_heads"), read.get("hidden_size")
+    if kind in ("gemma2", "gemma3_text"):
+        scalar = read["query_pre_attn_scalar"]
+        if scalar != (width / heads if len(read["layer_types"]) in (46, 62) else read["head_dim"]):
+            raise ValueError(f"GGUF has no key for query_pre_attn_scalar {scalar}")
+    if kind in ("qwen3_5_text", "qwen3_5_moe_text", "gemma4_text"):
+        return {"model_type": kind.removesuffix("_text"), "text_config": read | config,
+                "vocab_size": config["vocab_size"]}
+    added = {"num_local_experts": config["num_experts"]} if kind == "qwen3_moe" else {}
+    if kind in ("cohere2", "exaone4"):
+        added["layer_types"] = read["layer_types"]
+    return config | added
+
+
 def compare(config, seed, as_gguf=False):
     """(verdict, sentence or difference)"""
     with tempfile.TemporaryDirectory() as parent:
@@ -252,7 +283,7 @@ def compare(config, seed, as_gguf=False):
         try:
             expected = make(folder, config, seed)
             if as_gguf:
-                gguf_of.convert(folder, folder.with_suffix(".gguf"))
+                gguf_of.convert(folder, folder.with_suffix(".gguf"), config=as_published(config))
         except Exception as error:  # whatever transformers, or the converter, thinks of it
             return "no model", f"{type(error).__name__}: {error}"[:200]
         got = ask(folder, expected[0].shape[1])
@@ -283,6 +314,8 @@ def runs_of(mode, arguments):
     count, seed = (int(arguments.pop(0)), arguments.pop(0)) if mode == "draw" else (0, "")
     for family in arguments or BASES:
         base = BASES[family]
+        if mode == "gguf" and family == "gemma3_text":
+            base = base | {"query_pre_attn_scalar": base["head_dim"]}
         yield family, "base", base
         found = changes(base)
         for name, patch in found if mode != "draw" else ():

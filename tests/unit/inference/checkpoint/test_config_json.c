@@ -382,6 +382,9 @@ static const struct {
      "\"sliding_attention\":{\"rope_type\":\"linear\",\"factor\":2}}}"},
     {"rope_parameters of each kind of layer are not",
      "{\"rope_parameters\":{\"full_attention\":{},\"sliding_attention\":{}}}"},
+    {"rope_parameters of each kind of layer are not", /* though it runs as OLMo 3 does */
+     "{\"model_type\":\"olmo2\",\"rope_parameters\":{\"full_attention\":{}}}"},
+    {"hidden_act 'relu' is not", "{\"model_type\":\"gemma\",\"hidden_act\":\"relu\"}"},
     {"rope_scaling next to rope_parameters of each kind",
      "{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"full_attention\":{}},"
      "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2}}"},

@@ -35,6 +35,20 @@ static void a_scaling_that_was_added_by_hand_counts(void **state) {
     assert_true(json.config.rope_scale == 0.5f);
 }
 
+static void a_share_that_a_scaling_replaces_does_not_count(void **state) {
+    (void)state;
+    struct json_config json;
+    open_good("{\"model_type\":\"glm4\",\"head_dim\":16,\"partial_rotary_factor\":0.5,"
+              "\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":1.0},"
+              "\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":4}}",
+              &json);
+    assert_int_equal(config_rotary_dim(&json.config), 8);
+    open_good("{\"model_type\":\"glm4\",\"head_dim\":16,\"partial_rotary_factor\":0.5,"
+              "\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":1.0}}",
+              &json);
+    assert_int_equal(config_rotary_dim(&json.config), 16);
+}
+
 static void lengths_of_the_first_training_are_where_transformers_finds_them(void **state) {
     (void)state;
     struct json_config json;
@@ -112,6 +126,7 @@ static void the_context_of_a_long_rope_is_that_of_its_first_training(void **stat
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_scaling_that_was_added_by_hand_counts),
+        cmocka_unit_test(a_share_that_a_scaling_replaces_does_not_count),
         cmocka_unit_test(lengths_of_the_first_training_are_where_transformers_finds_them),
         cmocka_unit_test(llama_3_stretches_low_frequencies_only),
         cmocka_unit_test(layers_that_do_not_turn_have_the_frequency_0),

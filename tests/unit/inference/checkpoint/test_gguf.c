@@ -167,6 +167,34 @@ static void linear_scaling_divides_every_frequency_of_the_rotation(void **state)
     close_recipe(&scaled);
 }
 
+static void a_window_counts_or_is_refused_by_its_key(void **state) {
+    (void)state;
+    struct opened opened;
+    struct error error = {0};
+    struct model_config config;
+    open_recipe(&opened, &(struct recipe){.set_key = "llama.attention.sliding_window",
+                                          .set_kind = GGUF_U32,
+                                          .set_u64 = 8});
+    assert_int_equal(config_init(&config, opened.gguf, 8, &error), OK);
+    assert_int_equal(config.window, 8);
+    assert_true(config_layer_is_local(&config, 0) && config_layer_is_local(&config, 1));
+    close_recipe(&opened);
+    struct recipe experts = {.set_key = "qwen3moe.attention.sliding_window",
+                             .set_kind = GGUF_U32,
+                             .set_u64 = 63,
+                             .experts = 4};
+    open_recipe(&opened, &experts);
+    assert_int_equal(config_init(&config, opened.gguf, 8, &error), ERR_INVALID);
+    assert_string_equal(error.text,
+                        "qwen3moe.attention.sliding_window is 63: not supported here");
+    close_recipe(&opened);
+    experts.set_u64 = 64; /* as long as the context: it never counts */
+    open_recipe(&opened, &experts);
+    assert_int_equal(config_init(&config, opened.gguf, 8, &error), OK);
+    assert_int_equal(config.window, 0);
+    close_recipe(&opened);
+}
+
 static void a_scalar_may_be_an_array_of_equal_numbers_a_layer(void **state) {
     (void)state;
     static const unsigned char heads[] = {4, 0, 0, 0, 2, 0, 0, 0, 0, 0,
@@ -222,6 +250,7 @@ int main(void) {
         cmocka_unit_test(an_integer_is_read_in_any_width_it_is_stored_in),
         cmocka_unit_test(a_getter_refuses_what_is_of_another_kind_or_does_not_fit),
         cmocka_unit_test(the_vocabulary_comes_with_the_defaults_of_its_model),
+        cmocka_unit_test(a_window_counts_or_is_refused_by_its_key),
         cmocka_unit_test(linear_scaling_divides_every_frequency_of_the_rotation),
         cmocka_unit_test(a_scalar_may_be_an_array_of_equal_numbers_a_layer),
         cmocka_unit_test(what_is_no_regular_file_is_refused_by_path),
