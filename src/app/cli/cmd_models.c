@@ -2,6 +2,7 @@
 #include "base/printable.h"
 #include "base/sandbox.h"
 #include "cli/command.h"
+#include "cli/models_fit.h"
 #include "cli/models_show.h"
 #include "hub/catalog_add.h"
 #include "hub/catalog_find.h"
@@ -14,7 +15,7 @@
 
 struct models_command {
     const char *name;
-    int64_t max_model_len, device_memory_mib, tensor_parallel_size;
+    int64_t max_model_len, device_memory_mib, tensor_parallel_size, sequences;
     bool json, templates;
 };
 
@@ -34,6 +35,8 @@ static const struct option rows[] = {
      .help = "with inspect: GPUs that compute the model together (default 1); the memory is that "
              "of each",
      .min = 1, .max = GPU_RANKS_MAX},
+    {"sequences", OPTION_INTEGER, AT(sequences), "N",
+     .help = "with fit: sequences that run at once (default 1)", .min = 1, .max = 65536},
     {"name", OPTION_TEXT, AT(name), "N",
      .help = "with add: the model's new name (default: the file's)"},
     {0},
@@ -106,6 +109,21 @@ static enum err inspect(struct command_call *call, struct error *error) {
     return err;
 }
 
+/* --- fit --- */
+
+#define FIT_TOKENS 4096
+
+static enum err fit(struct command_call *call, struct error *error) {
+    const struct models_command *chosen = call->chosen;
+    const struct models_fit query = {
+        .name = call->operands[1],
+        .sequences = chosen->sequences > 0 ? (uint32_t)chosen->sequences : 1,
+        .sequence_tokens = chosen->max_model_len > 0 ? (uint32_t)chosen->max_model_len : FIT_TOKENS,
+        .card_bytes = (uint64_t)chosen->device_memory_mib << 20,
+        .json = chosen->json};
+    return models_fit_show(&query, error);
+}
+
 /* --- verify --- */
 
 static void print_verified(void *context, const struct verified *file) {
@@ -148,14 +166,16 @@ static enum err add(struct command_call *call, struct error *error) {
 static const struct action {
     const char *word;
     const char *operand; /* the meaning of the second word; NULL: no second word */
+    bool may_lack_operand;
     bool reads_only;
     bool has_card; /* shows how models fit a GPU */
     enum err (*run)(struct command_call *call, struct error *error);
 } actions[] = {
-    {"list", NULL, true, true, list},
-    {"inspect", "the name or the path of a model", true, true, inspect},
-    {"verify", "the name or the path of a model", true, false, verify},
-    {"add", "the path of a GGUF file or of a folder", false, false, add},
+    {"list", NULL, false, true, true, list},
+    {"fit", "the name of a model", true, true, true, fit},
+    {"inspect", "the name or the path of a model", false, true, true, inspect},
+    {"verify", "the name or the path of a model", false, true, false, verify},
+    {"add", "the path of a GGUF file or of a folder", false, false, false, add},
 };
 
 static const struct action *find_action(const struct command_call *call) {
@@ -168,7 +188,7 @@ static const struct action *find_action(const struct command_call *call) {
 static enum err check(struct command_call *call, struct error *error) {
     const struct action *action = find_action(call);
     if (!action)
-        return err_set(error, ERR_INVALID, "'%.80s' is none of list, inspect, verify, add",
+        return err_set(error, ERR_INVALID, "'%.80s' is none of list, fit, inspect, verify, add",
                        call->operands[0]);
     if (!action->operand && call->operands[1])
         return err_set(error, ERR_INVALID, "'%.80s' is one argument too many; see --help",
@@ -176,7 +196,9 @@ static enum err check(struct command_call *call, struct error *error) {
     const struct models_command *chosen = call->chosen;
     if (chosen->tensor_parallel_size > 0 && action->run != inspect)
         return err_set(error, ERR_INVALID, "--tensor-parallel-size goes with inspect");
-    if (action->operand && !call->operands[1])
+    if (chosen->sequences > 0 && action->run != fit)
+        return err_set(error, ERR_INVALID, "--sequences goes with fit");
+    if (action->operand && !action->may_lack_operand && !call->operands[1])
         return err_set(error, ERR_INVALID, "%s needs %s", action->word, action->operand);
     return OK;
 }
@@ -205,13 +227,15 @@ static const struct option_table tables[] = {{rows, 0}};
 
 const struct command cmd_models = {
     .name = "models",
-    .summary = "list, inspect, verify and add models",
-    .usage = "models [list] | inspect NAME | verify NAME | add PATH [--name N]",
+    .summary = "list, inspect, verify and add models, and tell which fit",
+    .usage = "models [list] | fit [NAME] | inspect NAME | verify NAME | add PATH [--name N]",
     .help =
         "list: the models in ${XDG_CACHE_HOME:-~/.cache}/quern/models, in Ollama's store and in\n"
         "the Hugging Face cache, with the name for --model, size, family, context, KV-cache bytes\n"
         "per token, the sequences that fit into the free memory and onto the GPU, and the reason\n"
         "if one cannot be served. --model also takes the path of any other GGUF file or folder.\n"
+        "fit: which of the models that quern pull knows by name fit this machine, and how, before\n"
+        "they are fetched.\n"
         "inspect: everything that a model's head says.\n"
         "verify: compares a model's files with the sums they were fetched with.\n"
         "add: gives a GGUF file or a folder a name, by a link in quern's folder.\n",
@@ -219,7 +243,7 @@ const struct command cmd_models = {
     .table_count = 1,
     .chosen_bytes = sizeof(struct models_command),
     .operands_max = 2,
-    .words = "list|inspect|verify|add",
+    .words = "list|fit|inspect|verify|add",
     .stops = true,
     .check = check,
     .run = run,

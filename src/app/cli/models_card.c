@@ -54,14 +54,19 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
     }
 }
 
+void models_card_of(struct models_card *ret_card, const struct checkpoint *checkpoint,
+                    uint64_t memory_bytes, uint32_t ranks, uint32_t sequence_tokens) {
+    *ret_card = (struct models_card){.memory_bytes = memory_bytes, .ranks = ranks};
+    predict(ret_card, checkpoint, sequence_tokens);
+}
+
 enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
                           uint32_t ranks, uint32_t sequence_tokens, struct error *error) {
     struct checkpoint *checkpoint;
     const struct checkpoint_options options = {.dummy_weights = false};
     enum err err = checkpoint_open(&checkpoint, path, &options, error);
     if (err != OK) return err;
-    *ret_card = (struct models_card){.memory_bytes = memory_bytes, .ranks = ranks};
-    predict(ret_card, checkpoint, sequence_tokens);
+    models_card_of(ret_card, checkpoint, memory_bytes, ranks, sequence_tokens);
     checkpoint_close(checkpoint);
     return OK;
 }

@@ -35,6 +35,9 @@ int64_t models_card_mib(void);
  * GPUs. Errors of checkpoint_open. */
 enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
                           uint32_t ranks, uint32_t sequence_tokens, struct error *error) MUST_CHECK;
+/* The same of an open checkpoint. */
+void models_card_of(struct models_card *ret_card, const struct checkpoint *checkpoint,
+                    uint64_t memory_bytes, uint32_t ranks, uint32_t sequence_tokens);
 void models_card_show(const struct models_card *card);
 #define MODELS_CARD_BRIEF 32
 /* The first form that fits and its sequences: "int8/bfloat16 124"; "too large" or "CPU". */

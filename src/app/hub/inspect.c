@@ -84,6 +84,7 @@ struct fit inspect_fit(const struct inspection *inspection, const struct machine
     if (sequence_tokens == 0 || (inspection->context > 0 && sequence_tokens > inspection->context))
         fit.sequence_tokens = inspection->context;
     uint64_t each = sequence_bytes(inspection, fit.sequence_tokens);
+    fit.sequence_bytes = each;
     uint64_t left =
         machine->free_bytes > fit.needed_bytes ? machine->free_bytes - fit.needed_bytes : 0;
     if (each > 0) fit.sequences = left / each;

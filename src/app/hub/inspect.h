@@ -73,8 +73,9 @@ struct fit {
     uint32_t sequence_tokens; /* the length asked for, cut to the model's context */
     uint64_t needed_bytes;    /* everything except sequences */
     uint64_t least_bytes;     /* the same while all experts stay in the file */
-    uint64_t left_bytes; /* experts that stay in the file; 0: none, or it does not fit at all */
-    uint64_t sequences;  /* sequences of that length that fit at once into the free memory */
+    uint64_t left_bytes;     /* experts that stay in the file; 0: none, or it does not fit at all */
+    uint64_t sequence_bytes; /* keys, values and state of one */
+    uint64_t sequences;      /* sequences of that length that fit at once into the free memory */
 };
 /* `sequence_tokens` 0: as long as the model's context. */
 struct fit inspect_fit(const struct inspection *inspection, const struct machine *machine,

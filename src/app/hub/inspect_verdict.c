@@ -74,6 +74,11 @@ static void take_memory(struct inspection *inspection, const struct checkpoint *
     }
 }
 
+void inspect_take(struct inspection *inspection, const struct checkpoint *checkpoint) {
+    take_keys(inspection, checkpoint_config(checkpoint));
+    take_memory(inspection, checkpoint);
+}
+
 static enum err open_templates(struct vocabulary *words, const struct checkpoint_vocab *vocab,
                                struct error *error) {
     enum err err = jinja_template_open(&words->template, vocab->chat_template, error);

@@ -141,6 +141,17 @@ enum err checkpoint_open_bytes(struct checkpoint **ret_checkpoint, struct str co
     return err;
 }
 
+enum err checkpoint_open_shape(struct checkpoint **ret_checkpoint, struct str config,
+                               enum shape_types types, struct error *error) {
+    struct checkpoint *checkpoint = new_checkpoint();
+    enum err err = folder_open_shape(checkpoint, config, types, error);
+    if (err == OK)
+        *ret_checkpoint = checkpoint;
+    else
+        checkpoint_close(checkpoint);
+    return err;
+}
+
 void checkpoint_close(struct checkpoint *checkpoint) {
     if (!checkpoint) return;
     checkpoint_vocab_release(&checkpoint->vocab);

@@ -25,6 +25,10 @@ struct checkpoint_options {
     bool dummy_weights;   /* use a folder's config with made-up weights, and read none */
 };
 
+/* The usual files of a model: a folder of the Hub, GGUF files, and gpt-oss, whose experts are in
+ * MXFP4 wherever they are. */
+enum shape_types { SHAPE_BF16, SHAPE_Q8_0, SHAPE_Q4_K_M, SHAPE_MXFP4 };
+
 #define CHECKPOINT_SOURCES_MAX 4
 
 struct checkpoint_tensor {
@@ -56,6 +60,10 @@ enum err checkpoint_of_gguf(struct checkpoint **ret_checkpoint, const struct ggu
  * which must outlive it. */
 enum err checkpoint_open_bytes(struct checkpoint **ret_checkpoint, struct str config,
                                const void *bytes, size_t count, struct error *error) MUST_CHECK;
+/* Makes the checkpoint that files of these types would be, from the text of a config.json alone:
+ * for sizes. It has no bytes, so checkpoint_read must not be called. */
+enum err checkpoint_open_shape(struct checkpoint **ret_checkpoint, struct str config,
+                               enum shape_types types, struct error *error) MUST_CHECK;
 void checkpoint_close(struct checkpoint *checkpoint); /* NULL is allowed */
 
 /* True for a folder with a config.json, which checkpoint_open opens as a folder. */

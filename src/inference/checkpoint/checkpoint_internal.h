@@ -41,6 +41,8 @@ enum err folder_open(struct checkpoint *checkpoint, const char *path,
                      const struct checkpoint_options *options, struct error *error) MUST_CHECK;
 enum err folder_open_bytes(struct checkpoint *checkpoint, struct str config, const void *bytes,
                            size_t count, struct error *error) MUST_CHECK;
+enum err folder_open_shape(struct checkpoint *checkpoint, struct str config, enum shape_types types,
+                           struct error *error) MUST_CHECK;
 
 /* folder_quant.c: fills axes, type, sources and packed of a quantised weight from its parts, whose
  * names begin with `module` ("model.layers.0.mlp.up_proj"). */

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint_internal.h"
 #include "checkpoint/folder_names.h"
 #include "checkpoint/folder_pooling.h"
+#include "checkpoint/shape_types.h"
 #include "checkpoint/tensors.h"
 
 #include <limits.h>
@@ -349,4 +350,23 @@ enum err folder_open_bytes(struct checkpoint *checkpoint, struct str config, con
     if (err == OK) err = shards_open_bytes(&checkpoint->shards, bytes, count, error);
     if (err == OK) err = take_tensors(checkpoint, error);
     return err == OK ? size_vocabulary(checkpoint, 0, error) : err;
+}
+
+enum err folder_open_shape(struct checkpoint *checkpoint, struct str config, enum shape_types types,
+                           struct error *error) {
+    checkpoint->prefix = "model.";
+    enum err err = parse_config(checkpoint, config, error);
+    if (err == OK) err = folder_make_dummy(checkpoint, error);
+    if (err != OK) return err;
+    for (size_t i = 0; i < checkpoint->tensor_count; i++) {
+        struct checkpoint_tensor *tensor = &checkpoint->tensors[i];
+        const enum tensor_type type =
+            shape_type_of(types, tensor, checkpoint->config.layers, checkpoint->json->head_is_tied);
+        const uint64_t rows = tensor->bytes / tensor->row_bytes;
+        tensor->type = (uint32_t)type;
+        tensor->packed = NULL;
+        tensor->row_bytes = tensor_type_row_bytes(type, tensor->axes[0]);
+        tensor->bytes = rows * tensor->row_bytes;
+    }
+    return size_vocabulary(checkpoint, 0, error);
 }

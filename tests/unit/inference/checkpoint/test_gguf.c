@@ -185,8 +185,7 @@ static void a_window_counts_or_is_refused_by_its_key(void **state) {
                              .experts = 4};
     open_recipe(&opened, &experts);
     assert_int_equal(config_init(&config, opened.gguf, 8, &error), ERR_INVALID);
-    assert_string_equal(error.text,
-                        "qwen3moe.attention.sliding_window is 63: not supported here");
+    assert_string_equal(error.text, "qwen3moe.attention.sliding_window is 63: not supported here");
     close_recipe(&opened);
     experts.set_u64 = 64; /* as long as the context: it never counts */
     open_recipe(&opened, &experts);
