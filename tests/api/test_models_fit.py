@@ -56,6 +56,14 @@ def test_a_model_is_told_as_its_file_is(known):
         assert told[field] == file[field], field
 
 
+def test_keys_in_8_bits_have_a_scale_per_head_beside_their_numbers():
+    file, = map(json.loads, support.quern("models", "inspect", "smollm2", "--json").stdout.splitlines())
+    layers, heads, width = file["layers"], file["kv_heads"], file["head_dim"]
+    assert file["kv_int8_bytes_per_token"] == 2 * layers * heads * (width + 4)
+    page = support.quern("models", "inspect", "smollm2").stdout
+    assert f"{file['kv_int8_bytes_per_token']} with --kv-cache-dtype int8_per_token_head" in page
+
+
 def test_each_sequence_takes_its_keys_and_its_state():
     for name in ("qwen3:8b", "qwen3.5:4b", "deepseek-v2:16b"):
         one, = fit(name, "--max-model-len", "4096").values()

@@ -90,6 +90,9 @@ void models_show_page(const struct model_facts *facts, const struct models_card 
         printf("KV           %" PRIu64 " bytes a token", is->kv_bytes_per_token);
         if (is->kv_far_bytes_per_token != is->kv_bytes_per_token)
             printf(", %" PRIu64 " beyond the window", is->kv_far_bytes_per_token);
+        if (is->kv_int8_bytes_per_token > 0)
+            printf(", %" PRIu64 " with --kv-cache-dtype int8_per_token_head on the CPU",
+                   is->kv_int8_bytes_per_token);
         putchar('\n');
         if (is->state_bytes > 0)
             printf("state        %" PRIu64 " bytes a sequence or shared beginning; "
@@ -143,6 +146,7 @@ static void add_inspection(struct buf *line, const struct model_facts *facts) {
     add_number(line, "head_dim", is->head_dim);
     add_number(line, "window", is->window);
     add_number(line, "kv_bytes_per_token", is->kv_bytes_per_token);
+    add_number(line, "kv_int8_bytes_per_token", is->kv_int8_bytes_per_token);
     add_number(line, "state_bytes", is->state_bytes);
     add_number(line, "kv_far_bytes_per_token", is->kv_far_bytes_per_token);
     add_text(line, "quantization", is->mixture);

@@ -46,6 +46,8 @@ struct inspection {
     /* The same for tokens beyond the window, which only layers without a window keep. Equal to
      * kv_bytes_per_token if no layer has a window, or before inspect_verdict. */
     uint64_t kv_far_bytes_per_token;
+    /* The first with --kv-cache-dtype int8_per_token_head; 0: the CPU has no such keys for it. */
+    uint64_t kv_int8_bytes_per_token;
     /* States of a sequence, whatever its length; 0: no layer has one, or before inspect_verdict. */
     uint64_t state_bytes;
     char mixture[16]; /* "Q4_K_M": the name of the mixture of types; empty: the file has none */

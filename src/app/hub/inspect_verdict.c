@@ -6,19 +6,25 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/tensors.h"
 #include "engine/vocabulary.h"
+#include "kernels/kernels.h"
 
 /* Keys and values in F16, of the layers that have their own, or lines that are both. */
 static void take_keys(struct inspection *inspection, const struct model_config *config) {
-    const uint64_t each = config_is_latent(config) ? 2 : 4;
-    uint64_t all = 0, far = 0;
+    const bool is_latent = config_is_latent(config);
+    const uint64_t each = is_latent ? 2 : 4;
+    uint64_t all = 0, far = 0, in_int8 = 0;
     for (uint32_t i = 0; i < config->layers; i++) {
         const uint64_t bytes = each * config_kv_width(config, i);
         all += bytes;
+        if (bytes > 0)
+            in_int8 += 2 * (uint64_t)config_kv_heads(config, i) *
+                       (config_head_dim(config, i) + kv_type_extra(TENSOR_KV_INT8));
         if (!config_layer_is_local(config, i)) far += bytes;
     }
     inspection->window = config->window;
     inspection->kv_bytes_per_token = all;
     inspection->kv_far_bytes_per_token = far;
+    inspection->kv_int8_bytes_per_token = is_latent ? 0 : in_int8;
     inspection->state_bytes = config_state_bytes(config);
 }
 
