@@ -2,6 +2,7 @@
 #include "bench/workload.h"
 
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/os.h"
 #include "base/rng.h"
 #include "batch/jsonl_file.h"
@@ -85,7 +86,7 @@ static json_t *chat_of(const struct buf *text, uint32_t output_tokens) {
     json_t *body = json_pack("{s:s, s:[{s:s, s:s}], s:i, s:f, s:b}", "model", "bench", "messages",
                              "role", "user", "content", text->at ? text->at : "", "max_tokens",
                              (int)output_tokens, "temperature", 0.0, "ignore_eos", 1);
-    if (!body) abort();
+    if (!body) no_memory();
     return body;
 }
 
@@ -130,7 +131,7 @@ void workload_release(struct workload *workload) {
 /* --- bodies --- */
 
 static void set(json_t *object, const char *key, json_t *value) {
-    if (!value || json_object_set_new(object, key, value) != 0) abort();
+    if (!value || json_object_set_new(object, key, value) != 0) no_memory();
 }
 
 /* The member of an object, or the element of a list, that is a text. */
@@ -145,7 +146,7 @@ static bool put_before(json_t *parent, const char *key, const char *mark) {
     buf_release(&text);
     if (!marked || (key ? json_object_set_new(parent, key, marked)
                         : json_array_set_new(parent, 0, marked)) != 0)
-        abort();
+        no_memory();
     return true;
 }
 
@@ -176,7 +177,7 @@ static void add_mark(json_t *body, const char *mark) {
 void workload_write_body(struct buf *out, const struct workload_line *line,
                          const struct workload_form *form) {
     json_t *body = json_copy(line->body);
-    if (!body) abort();
+    if (!body) no_memory();
     if (form->model) set(body, "model", json_string(form->model));
     if (form->mark) add_mark(body, form->mark);
     json_object_del(body, "stream");

@@ -3,6 +3,7 @@
 
 #include "base/free_memory.h"
 #include "base/log.h"
+#include "base/no_memory.h"
 #include "base/os.h"
 #include "base/signals.h"
 #include "base/stacks.h"
@@ -18,7 +19,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -115,7 +115,7 @@ static void out_open(struct out *out, int fd) {
 
 /* Starts the writer; frames wait until then. */
 static void out_start(struct out *out) {
-    if (pthread_create(&out->writer, NULL, writer_main, out) != 0) abort();
+    if (pthread_create(&out->writer, NULL, writer_main, out) != 0) no_memory();
 }
 
 static void out_close(struct out *out) {

@@ -2,6 +2,8 @@
 #include "engine/model_sandbox.h"
 
 #include "base/id.h"
+#include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/str.h"
 #include "checkpoint/gguf_split.h"
 
@@ -24,7 +26,7 @@ struct paths {
 
 /* Takes over `path`. */
 static void add(struct paths *paths, char *path, bool is_writable) {
-    if (path && paths->count < PATHS_MAX)
+    if (paths->count < PATHS_MAX)
         paths->at[paths->count++] = (struct sandbox_path){.path = path, .is_writable = is_writable};
     else
         free(path);
@@ -54,7 +56,7 @@ static void add_links(struct paths *paths, const char *folder, bool has_inner) {
     if (!directory) return;
     for (const struct dirent *at; (at = readdir(directory));) {
         char *path;
-        if (asprintf(&path, "%s/%s", folder, at->d_name) < 0) abort();
+        if (asprintf(&path, "%s/%s", folder, at->d_name) < 0) no_memory();
         if (is_followed(dirfd(directory), at->d_name)) {
             add(paths, path, false);
             continue;
@@ -73,7 +75,7 @@ static void add_parts(struct paths *paths, const char *path) {
     if (!gguf_part_name(path, &name)) return;
     for (unsigned i = 1; i <= name.parts && i <= GGUF_PARTS_MAX; i++)
         if (i != name.part && gguf_part_path(path, &name, i, other))
-            add(paths, strdup(other), false);
+            add(paths, mem_text(other), false);
 }
 
 /* Adds the nodes under /dev that the driver has open: it maps memory by opening them again. */
@@ -92,7 +94,7 @@ static void add_nodes(struct paths *paths) {
         for (size_t i = 0; i < paths->count && !is_known; i++)
             is_known = strcmp(paths->at[i].path, to) == 0;
         if (is_known) continue;
-        add(paths, strdup(to), false);
+        add(paths, mem_text(to), false);
         paths->at[paths->count - 1].is_device = true;
     }
     closedir(directory);
@@ -106,7 +108,7 @@ static void open_what_stays(void) {
 }
 
 static void add_model(struct paths *paths, const char *path) {
-    add(paths, strdup(path), false);
+    add(paths, mem_text(path), false);
     add_parts(paths, path);
     add_links(paths, path, true);
 }
@@ -117,8 +119,8 @@ void model_sandbox_enter(const struct model_sandbox *wanted, struct sandbox_stat
     if (wanted->has_device) add_nodes(&paths);
     add_model(&paths, wanted->model_path);
     if (wanted->draft_path) add_model(&paths, wanted->draft_path);
-    if (wanted->input_path) add(&paths, strdup(wanted->input_path), false);
-    if (wanted->cache_dir) add(&paths, strdup(wanted->cache_dir), true);
+    if (wanted->input_path) add(&paths, mem_text(wanted->input_path), false);
+    if (wanted->cache_dir) add(&paths, mem_text(wanted->cache_dir), true);
     sandbox_enter(wanted->has_device ? SANDBOX_DEVICE : SANDBOX_FILES, paths.at, paths.count,
                   ret_state);
     for (size_t i = 0; i < paths.count; i++) free((char *)(uintptr_t)paths.at[i].path);

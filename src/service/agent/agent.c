@@ -4,6 +4,7 @@
 #include "base/id.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/sync.h"
 
 #include <assert.h>
@@ -66,7 +67,7 @@ enum err agent_start(struct agent *agent, struct error *error) {
     if (err == OK)
         err = start_thread(&agent->give_thread, jobs_give_main, agent, "node-give", error);
     if (err == OK) err = start_thread(&agent->work_thread, work_main, agent, "node-work", error);
-    if (err != OK) abort(); /* a machine without threads at the start */
+    if (err != OK) no_memory(); /* for a thread */
     agent->is_started = true;
     return OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/no_memory.h"
 #include "base/sync.h"
 #include "workers/fleet/fleet_internal.h"
 
@@ -33,7 +34,7 @@ enum err fleet_open(struct fleet **ret_fleet, const struct fleet_options *option
     }
     if (pthread_create(&fleet->send_thread, NULL, fleet_send_main, fleet) != 0 ||
         pthread_create(&fleet->read_thread, NULL, fleet_read_main, fleet) != 0)
-        abort(); /* a machine without threads at the start */
+        no_memory(); /* for a thread */
     pthread_setname_np(fleet->send_thread, "fleet-send");
     pthread_setname_np(fleet->read_thread, "fleet-read");
     *ret_fleet = fleet;
