@@ -47,16 +47,6 @@ static void answer(struct dialect_call *call, struct str text) {
     buf_release(&out);
 }
 
-static void read_request(const struct dialect *dialect, struct str object) {
-    struct refusal refusal;
-    apply_preset(dialect, object);
-    struct dialect_call *call = dialect_read(dialect, object, &refusal);
-    if (!call) return;
-    if (call->wish == DIALECT_RUN) check_json(buf_str(&call->body));
-    assert(call->body.bytes <= 16 * object.bytes + 1024);
-    dialect_call_free(call);
-}
-
 /* A request with what a Modelfile says is JSON again, also if its parameters are any object. */
 static void apply_preset(const struct dialect *dialect, struct str object) {
     struct ollama_preset preset;
@@ -69,6 +59,16 @@ static void apply_preset(const struct dialect *dialect, struct str object) {
     ollama_preset_write_lines(&preset, "", &whole);
     buf_release(&whole);
     ollama_preset_release(&preset);
+}
+
+static void read_request(const struct dialect *dialect, struct str object) {
+    struct refusal refusal;
+    apply_preset(dialect, object);
+    struct dialect_call *call = dialect_read(dialect, object, &refusal);
+    if (!call) return;
+    if (call->wish == DIALECT_RUN) check_json(buf_str(&call->body));
+    assert(call->body.bytes <= 16 * object.bytes + 1024);
+    dialect_call_free(call);
 }
 
 /* A worker's error in the words of a dialect is JSON again. */
