@@ -119,9 +119,11 @@ enum serving runner_serving(struct runner *runner, struct str model) {
     size_t count = runner_workers(runner, workers);
     bool all_known = count > 0 || runner->options.knows_all;
     for (size_t i = 0; i < count; i++) {
-        if (runner_finds(runner, workers[i], model, served)) return SERVED;
+        /* The status comes first: a worker that gets its names between the two looks has them at
+         * the second one. */
         struct worker_status status;
         workers[i]->ops->status(workers[i], &status);
+        if (runner_finds(runner, workers[i], model, served)) return SERVED;
         if (!status.knows_names) all_known = false;
     }
     return all_known ? NOT_SERVED : SERVING_UNKNOWN;

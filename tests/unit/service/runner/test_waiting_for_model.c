@@ -4,6 +4,7 @@
 
 #include "pipeline.h"
 
+#include "runner/models.h"
 #include "runner/waiting_for_model.h"
 
 #include <setjmp.h>
@@ -172,6 +173,52 @@ static void what_was_held_runs_when_there_is_room(void **state) {
     pipeline_remove(&p);
 }
 
+/* --- a worker that gets its names now --- */
+
+struct joining {
+    struct worker worker;
+    bool has_names;
+};
+
+static bool joining_serves(struct worker *worker, struct str model) {
+    return ((struct joining *)worker)->has_names && str_is(model, "m");
+}
+
+/* The names come while it is looked at. */
+static void joining_status(struct worker *worker, struct worker_status *ret_status) {
+    ((struct joining *)worker)->has_names = true;
+    *ret_status = (struct worker_status){.knows_names = true, .text = "ready"};
+}
+
+static size_t joining_models(struct worker *worker, struct worker_model *ret_models, size_t max) {
+    (void)worker, (void)ret_models, (void)max;
+    return 0;
+}
+
+static void joining_close(struct worker *worker) {
+    (void)worker;
+}
+
+static void a_model_that_comes_between_two_looks_is_served(void **state) {
+    static const struct worker_ops ops = {.serves = joining_serves,
+                                          .models = joining_models,
+                                          .status = joining_status,
+                                          .close = joining_close};
+    struct joining joining = {.worker = {.ops = &ops}};
+    struct worker_events events;
+    struct pipeline p = {0};
+    uint32_t seat;
+    (void)state;
+    pipeline_dir(&p);
+    pipeline_open(&p, &(struct runner_options){.lookahead_lines = 1}, NULL, 0);
+    assert_true(runner_worker_seat(p.runner, &events, &seat));
+    runner_worker_attach(p.runner, seat, &joining.worker);
+    assert_int_equal(runner_serving(p.runner, STR("m")), SERVED);
+    assert_int_equal(runner_serving(p.runner, STR("other")), NOT_SERVED);
+    pipeline_close(&p);
+    pipeline_remove(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_wait_by_model_in_their_order),
@@ -179,6 +226,7 @@ int main(void) {
         cmocka_unit_test(a_model_that_is_full_holds_up_no_other),
         cmocka_unit_test(a_line_that_is_tried_again_at_a_full_model_holds_up_no_other),
         cmocka_unit_test(what_was_held_runs_when_there_is_room),
+        cmocka_unit_test(a_model_that_comes_between_two_looks_is_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
