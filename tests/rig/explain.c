@@ -24,9 +24,10 @@ static void draw_calls(uint32_t life) {
 
 static void draw(const struct plan *plan) {
     char text[128];
-    printf("# seed %llu: %s disk, %u worker%s, a thread gives way at %s%u places, trouble %u\n",
+    printf("# seed %llu: %s disk, %u worker%s on %u nodes, a thread gives way at %s%u places, "
+           "trouble %u\n",
            (unsigned long long)plan->seed, plan->is_fresh ? "an empty" : "a formatted",
-           plan->workers, plan->workers == 1 ? "" : "s", plan->preempt ? "1 of " : "",
+           plan->workers, plan->workers == 1 ? "" : "s", plan->nodes, plan->preempt ? "1 of " : "",
            plan->preempt, plan->trouble);
     for (uint32_t i = 0; i < plan->event_count; i++) {
         if (event_is_fault(plan->events[i].kind)) continue;

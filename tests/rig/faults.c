@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "faults.h"
 
+#include "nodes.h"
 #include "threads.h"
 #include "world.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FULL_BLOCKS 3u /* room that a full disk may have left */
 
@@ -80,8 +80,8 @@ int faults_next(const char *call, uint32_t inode, const char *path, uint64_t off
     const struct event *event = due();
     if (!event) return 0;
     switch (event->kind) {
-    case EVENT_CUT: _exit(LIFE_CUT);
-    case EVENT_KILL: _exit(LIFE_KILLED);
+    case EVENT_CUT: nodes_die(LIFE_CUT);
+    case EVENT_KILL: nodes_die(LIFE_KILLED);
     case EVENT_FULL: fill(event); break;
     case EVENT_ERROR: error_is_due = true; break;
     default: break;

@@ -11,6 +11,7 @@
 #include "batch/state.h"
 #include "calls.h"
 #include "faults.h"
+#include "nodes.h"
 #include "rig_worker.h"
 #include "store/batches_remove.h"
 #include "store/schema.h"
@@ -34,8 +35,15 @@
 static struct store *store;
 static struct runner *runner;
 static struct worker *workers[4];
+static struct fleet *fleet; /* the workers are with nodes then */
 
-static void begin(void) {
+static void begin_disk(void) {
+    calls_begin();
+    faults_begin();
+    vfs_register();
+}
+
+void life_begin(void) {
     const struct threads_world threads_world = {.now_ns = &world->now_ns,
                                                 .wall_ms = &world->wall_ms,
                                                 .preempt = world->plan.preempt,
@@ -43,9 +51,7 @@ static void begin(void) {
                                                 .bytes = world_rng('b'),
                                                 .fail = world_fail};
     threads_begin(&threads_world);
-    calls_begin();
-    faults_begin();
-    vfs_register();
+    begin_disk();
 }
 
 static void violated(void *context, const char *sentence) {
@@ -95,18 +101,24 @@ static void open_store(void) {
 static void open_runner(void) {
     struct error error;
     const struct runner_options options = {
-        .lookahead_lines = 16, .result_cache_bytes = world->plan.questions ? 1 << 20 : 0};
+        .lookahead_lines = 16,
+        .result_cache_bytes = world->plan.questions ? 1 << 20 : 0,
+        .holds_lines = world->plan.nodes > 0};
     if (runner_open(&runner, store, &options, &error) != OK)
         world_fail("the runner does not open: %s", error.text);
+    if (world->plan.nodes) fleet = nodes_open_fleet(runner);
     for (uint32_t i = 0; i < world->plan.workers; i++) {
         struct worker_events events;
         uint32_t seat;
+        workers[i] = nodes_worker(i);
+        if (fleet) continue;
         if (!runner_worker_seat(runner, &events, &seat)) abort();
         workers[i] = rig_worker_open(seat, &events);
         runner_worker_attach(runner, seat, workers[i]);
     }
     enum err err = runner_start(runner, &error);
     if (err != OK) world_fail("the runner does not start: %s", error.text);
+    if (fleet) fleet_start(fleet);
 }
 
 /* --- the client --- */
@@ -303,9 +315,8 @@ static void obey_all(void) {
     await_end(PLAN_BATCHES_MAX);
 }
 
-void life_run(void) {
-    begin();
-    log_set_level(LOG_WARN);
+static void live(void) {
+    store = NULL;
     if (world->was_open) check_directory("at the start");
     open_store();
     open_runner();
@@ -313,11 +324,24 @@ void life_run(void) {
     obey_all();
     ledger_check(store, runner);
     ledger_check_ends(store, runner);
+    if (fleet) runner_halt(runner);
+    fleet_close(fleet);
     runner_close(runner);
     store_close(store);
     if (calls_open() > 0) world_fail("%u descriptors are left open", calls_open());
     check_directory("at the end");
+}
+
+void life_run(void) {
+    life_begin();
+    log_set_level(LOG_WARN);
+    live();
     _exit(LIFE_DONE);
+}
+
+void life_main(void) {
+    begin_disk();
+    live();
 }
 
 /* --- the backup --- */
@@ -329,7 +353,7 @@ void life_restore(void) {
     struct fsck_found found;
     const struct store_options options = {
         .dir = RIG_RESTORED, .ballast_bytes = 1 << 16, .segment_bytes = 1 << 16};
-    begin();
+    life_begin();
     log_set_level(LOG_WARN);
     const struct backup_restore restore = {
         .dir = RIG_BACKUPS, .state_dir = RIG_RESTORED, .generation = world->backup_generation};
@@ -350,7 +374,7 @@ void life_restore(void) {
 }
 
 void life_format(void) {
-    begin();
+    life_begin();
     open_store();
     store_close(store);
     _exit(LIFE_DONE);

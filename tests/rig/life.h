@@ -8,6 +8,10 @@
 
 /* Ends the process with an enum life_end, or dies as the plan says. */
 void life_run(void) __attribute__((noreturn));
+/* The threads, clocks and the disk of a process, for nodes.c. */
+void life_begin(void);
+/* A life, in a process that has had others. */
+void life_main(void);
 /* Restores the newest backup beside the state directory, and checks it: all that the client knew
  * when it began is there. */
 void life_restore(void) __attribute__((noreturn));

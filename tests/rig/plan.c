@@ -96,10 +96,28 @@ static void add_later(struct plan *plan, struct rng *rng) {
                (struct event){EVENT_BACKUP, 0, 0, 0, 0});
 }
 
+static void leave_out(struct plan *plan, enum event_kind kind) {
+    for (uint32_t i = plan->event_count; i-- > 0;)
+        if (plan->events[i].kind == kind)
+            memmove(&plan->events[i], &plan->events[i + 1],
+                    (--plan->event_count - i) * sizeof *plan->events);
+}
+
+/* All lives are in one process then, which a server that gives up would take along. */
+static void add_nodes(struct plan *plan, struct rng *rng) {
+    if (!one_in(rng, 4)) return;
+    plan->nodes = (uint32_t)between(rng, 1, 2);
+    if (plan->workers < plan->nodes) plan->workers = plan->nodes;
+    plan->questions = 0; /* a line is known by its question */
+    leave_out(plan, EVENT_ERROR);
+    leave_out(plan, EVENT_BACKUP);
+}
+
 void plan_draw(struct plan *ret_plan, uint64_t seed) {
     static const uint32_t preempts[] = {0, 64, 8, 2};
     static const uint32_t paddings[] = {0, 0, 200, 3000};
     struct rng rng = {rng_at(seed, 'p')}, later = {rng_at(seed, 'l')};
+    struct rng nodes = {rng_at(seed, 'n')};
     *ret_plan = (struct plan){.seed = seed};
     ret_plan->is_fresh = one_in(&rng, 16);
     ret_plan->preempt = preempts[rng_below(&rng, 4)];
@@ -109,6 +127,7 @@ void plan_draw(struct plan *ret_plan, uint64_t seed) {
     add_commands(ret_plan, &rng);
     add_faults(ret_plan, &rng);
     add_later(ret_plan, &later);
+    add_nodes(ret_plan, &nodes);
 }
 
 void plan_write_event(const struct event *event, char *ret_text, size_t text_bytes) {

@@ -51,6 +51,7 @@ struct plan {
     uint32_t line_padding; /* bytes that each request has besides its own */
     uint32_t preempt;      /* a thread gives way at one of so many places; 0: at none */
     uint32_t workers;
+    uint32_t nodes;     /* machines that have the workers and outlive the server; 0: it has them */
     uint32_t questions; /* as many in all, so that answers are used again; 0: one per line */
     uint32_t trouble;   /* one of so many answers is an error or lost; 0: none */
     uint32_t event_count;

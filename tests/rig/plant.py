@@ -1,16 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes copies of sources of quern that have mistakes in them, for the rig to find. A mistake is
-made where rig_planted() says its number. A text that is replaced must occur once, so that the list
-follows the code.
+made where rig_planted() says its number.
 
   tests/rig/plant.py SOURCE_ROOT OUT_FOLDER
 """
-import pathlib, sys
+from planting import plant
 
-DECLARE = "int rig_planted(void);\n"
 WRITER, SPOOL, LEASES = ("store/seglog_writer.c", "store/files_spool.c", "runner/leases.c")
-CACHE, OBJECT = ("store/result_cache.c", "backup/object.c")
+CACHE, OBJECT, ADOPT = ("store/result_cache.c", "backup/object.c", "workers/fleet/fleet_adopt.c")
 # The file, its text, and the text in its place.
 MISTAKES = [
     # 1: the sync of a log is left out
@@ -52,15 +50,12 @@ MISTAKES = [
     # 7: the bytes of a backup are not synced before its manifest
     (OBJECT, "    if (err == OK) err = os_fsync(fd, error);\n",
      "    if (err == OK && rig_planted() != 7) err = os_fsync(fd, error);\n"),
+    # 8: lines run before the nodes have told theirs
+    (ADOPT, "    if (age_ms > ADOPT_MS_MAX) return false;\n",
+     "    if (age_ms > ADOPT_MS_MAX || rig_planted() == 8) return false;\n"),
+    # 9: a pack of results leaves the queue before they are durable
+    (ADOPT, "    if (fleet->options.ended && told->count > 0)\n",
+     "    if (fleet->options.ended && told->count > 0 && rig_planted() != 9)\n"),
 ]
 
-root, out = (pathlib.Path(word) for word in sys.argv[1:])
-for name in (WRITER, SPOOL, LEASES, CACHE, OBJECT):
-    text = (root / "src/service" / name).read_text()
-    for file, old, new in MISTAKES:
-        if file != name:
-            continue
-        if text.count(old) != 1:
-            sys.exit(f"{name}: this occurs {text.count(old)} times, not once: {old}")
-        text = text.replace(old, new)
-    (out / pathlib.Path(name).name).write_text(DECLARE + text)
+plant("", (WRITER, SPOOL, LEASES, CACHE, OBJECT, ADOPT), MISTAKES, "int rig_planted(void);\n")

@@ -27,6 +27,8 @@ static const struct {
     {"a rename without the folder's sync", "(I1"},
     {"a deleted batch whose answers stay in the cache", "(I16)"},
     {"a backup whose bytes are not synced", "(backup)"},
+    {"a line that runs before nodes have told theirs", "(adoption)"},
+    {"an answer that leaves the queue before it is durable", "(adoption)"},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 

@@ -55,7 +55,7 @@ static struct wish read_wish(int count, char **words) {
 
 int main(int count, char **words) {
     struct wish wish = read_wish(count, words);
-    uint64_t failures = 0, lives = 0, calls = 0, cuts = 0, ran = 0;
+    uint64_t failures = 0, lives = 0, calls = 0, cuts = 0, adopted = 0, ran = 0;
     run_begin();
     for (; ran < wish.seeds && failures < FAILURES_MAX; ran++) {
         struct plan plan;
@@ -64,6 +64,7 @@ int main(int count, char **words) {
         lives += world->life + 1;
         calls += world->calls_all;
         cuts += world->cuts;
+        adopted += world->adopted;
         if (is_good) continue;
         failures++;
         explain(&plan);
@@ -71,9 +72,10 @@ int main(int count, char **words) {
              (unsigned long long)plan.seed);
         if (wish.is_verbose) fprintf(stderr, "%s", run_said());
     }
-    note("%llu seeds, %llu lives, %llu power cuts, %llu calls to the disk, %.1f s",
+    note("%llu seeds, %llu lives, %llu power cuts, %llu calls to the disk, %llu lines adopted, "
+         "%.1f s",
          (unsigned long long)ran, (unsigned long long)lives, (unsigned long long)cuts,
-         (unsigned long long)calls, (double)clock() / CLOCKS_PER_SEC);
+         (unsigned long long)calls, (unsigned long long)adopted, (double)clock() / CLOCKS_PER_SEC);
     report(failures == 0, "what was acknowledged survives %llu seeds", (unsigned long long)ran);
     return report_end();
 }

@@ -7,7 +7,9 @@
 #include "base/sync.h"
 #include "world.h"
 
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +17,7 @@
 #define DELAY_MS_MAX 40
 #define DOWN_MS 700
 #define WORKERS_MAX 4
+#define ANSWERED_MAX 1024
 
 struct job {
     uint64_t id;
@@ -39,6 +42,9 @@ struct rig_worker {
 };
 
 static struct rig_worker *all[WORKERS_MAX];
+/* Lines that have an answer which no death of the server takes away. */
+static char answered[ANSWERED_MAX][WORKER_LINE_BYTES];
+static uint32_t answered_count;
 
 static struct rig_worker *own(struct worker *worker) {
     return (struct rig_worker *)worker;
@@ -46,19 +52,43 @@ static struct rig_worker *own(struct worker *worker) {
 
 /* --- what may not be --- */
 
-static void check_line(const struct worker_job *job) {
+/* A worker of a node is not told the line's name, and knows the line by its question. */
+static void name_line(const struct worker_job *job, char ret_name[WORKER_LINE_BYTES]) {
+    uint32_t batch, line;
+    snprintf(ret_name, WORKER_LINE_BYTES, "%.*s", STR_ARGS(job->line));
+    const char *ask = memmem(job->body.at, job->body.bytes, "ask b", 5);
+    if (world->plan.nodes && ask && sscanf(ask + 5, "%" SCNu32 "-%" SCNu32, &batch, &line) == 2)
+        snprintf(ret_name, WORKER_LINE_BYTES, "#%" PRIu32 ":%" PRIu32, batch, line);
+}
+
+static const struct ledger_batch *batch_of(const char *name, const char *colon) {
+    if (*name == '#') return &world->ledger.batches[strtoul(name + 1, NULL, 10)];
+    return ledger_find((struct str){name, (size_t)(colon - name)});
+}
+
+static void check_line(const struct worker_job *job, const char *name) {
     if (!job->is_line) return;
     for (uint32_t w = 0; w < WORKERS_MAX; w++)
         for (uint32_t i = 0; all[w] && i < all[w]->count; i++)
-            if (str_is(job->line, all[w]->jobs[i].line) && !all[w]->jobs[i].is_cancelled)
-                world_fail("%.*s is with two workers at a time (leases)", STR_ARGS(job->line));
-    const char *colon = memchr(job->line.at, ':', job->line.bytes);
+            if (strcmp(name, all[w]->jobs[i].line) == 0 && !all[w]->jobs[i].is_cancelled)
+                world_fail("%s is with two workers at a time (leases)", name);
+    const char *colon = strchr(name, ':');
     if (!colon) world_fail("a line without a name");
-    const struct ledger_batch *batch =
-        ledger_find((struct str){job->line.at, (size_t)(colon - job->line.at)});
+    const struct ledger_batch *batch = batch_of(name, colon);
     uint32_t number = (uint32_t)strtoul(colon + 1, NULL, 10);
+    for (uint32_t i = 0; world->plan.nodes && i < answered_count; i++)
+        if (strcmp(name, answered[i]) == 0)
+            world_fail("%s runs again, and the queue had its answer (adoption)", name);
     if (batch && batch->is_seen[number])
-        world_fail("%.*s runs again, and the client has its result (I6)", STR_ARGS(job->line));
+        world_fail("%s runs again, and the client has its result (I6)", name);
+}
+
+/* A server that knows nothing of a line that a node has begun cancels it, and has it run again. */
+static void check_cancel(const char *name) {
+    const struct ledger_batch *batch = batch_of(name, strchr(name, ':'));
+    if (world->plan.nodes && !batch->may_be_cancelled && !batch->may_be_deleted &&
+        !world->ledger.may_expire)
+        world_fail("%s is cancelled, and no client asked for it (adoption)", name);
 }
 
 /* --- the thread --- */
@@ -105,6 +135,8 @@ static void answer(struct rig_worker *self, struct job *job) {
     }
     result.body = buf_str(&text);
     self->answered++;
+    if (result.outcome == OUTCOME_DONE && *job->line && answered_count < ANSWERED_MAX)
+        memcpy(answered[answered_count++], job->line, sizeof job->line);
     pthread_mutex_unlock(&self->lock);
     self->events.result(self->events.context, &result);
     pthread_mutex_lock(&self->lock);
@@ -167,11 +199,12 @@ static bool worker_submit(struct worker *worker, const struct worker_job *job) {
     pthread_mutex_lock(&self->lock);
     bool takes = is_up(self, now_ns) && self->count < JOBS_MAX && !self->is_stopping;
     if (takes) {
-        check_line(job);
-        struct job *kept = &self->jobs[self->count++];
+        struct job *kept = &self->jobs[self->count];
         *kept = (struct job){.id = job->id};
+        name_line(job, kept->line);
+        check_line(job, kept->line);
+        self->count++;
         kept->due_ns = now_ns + (int64_t)rng_below(&self->draws, DELAY_MS_MAX * 1000000);
-        memcpy(kept->line, job->line.at, job->line.bytes);
         buf_init(&kept->body, BUF_UNLIMITED);
         buf_add_str(&kept->body, job->body);
         pthread_cond_signal(&self->work);
@@ -187,6 +220,7 @@ static void worker_cancel(struct worker *worker, uint64_t job_id) {
     pthread_mutex_lock(&self->lock);
     for (uint32_t i = 0; i < self->count; i++) {
         if (self->jobs[i].id != job_id) continue;
+        check_cancel(self->jobs[i].line);
         self->jobs[i].is_cancelled = true;
         self->jobs[i].due_ns = 0;
     }
@@ -260,14 +294,14 @@ void rig_worker_kill(struct worker *worker) {
     struct rig_worker *self = own(worker);
     pthread_mutex_lock(&self->lock);
     self->is_killed = true;
-    pthread_cond_signal(&self->work);
     pthread_mutex_unlock(&self->lock);
+    pthread_cond_signal(&self->work); /* the caller may die in it */
 }
 
 void rig_worker_silence(struct worker *worker, int64_t ms) {
     struct rig_worker *self = own(worker);
     pthread_mutex_lock(&self->lock);
     self->silent_until_ns = clock_monotonic_ns() + ms * 1000000;
-    pthread_cond_signal(&self->work);
     pthread_mutex_unlock(&self->lock);
+    pthread_cond_signal(&self->work); /* the caller may die in it */
 }

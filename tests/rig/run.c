@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "calls.h"
 #include "life.h"
+#include "nodes.h"
+#include "shrink.h"
 #include "vfs.h"
 
 #include <assert.h>
@@ -20,7 +22,6 @@
 #define CAPACITY_BLOCKS 8192 /* 32 MiB */
 #define SAID_BYTES 8192
 #define NO_LIFE 1000u  /* no fault of a plan is in it */
-#define RUNS_MAX 200u  /* runs that shrinking takes */
 #define NEAR_CALLS 12u /* calls at which a death is tried when an event is taken out */
 
 struct world *world;
@@ -122,8 +123,7 @@ static void begin_run(const struct plan *plan) {
     world->was_open = !plan->is_fresh;
 }
 
-/* What a death leaves. */
-static void bury(bool is_cut) {
+void run_bury(bool is_cut) {
     struct rng rng = world_rng('d');
     const struct event *cut = death_of(world->life);
     world->cuts += is_cut;
@@ -166,7 +166,7 @@ static bool restores(void) {
 bool run_plan(const struct plan *plan) {
     begin_run(plan);
     for (;;) {
-        int status = run_child(life_run);
+        int status = run_child(plan->nodes ? nodes_run : life_run);
         int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         if (code == LIFE_DONE) return restores();
         if (code != LIFE_CUT && code != LIFE_KILLED) read_said();
@@ -176,24 +176,15 @@ bool run_plan(const struct plan *plan) {
             return wrong(code < 0 ? "the process ended by signal" : "the process ended with",
                          code < 0 ? WTERMSIG(status) : code);
         if (world->life > 4 * PLAN_LIVES_MAX) return wrong("too many lives", (int)world->life);
-        bury(code == LIFE_CUT);
+        run_bury(code == LIFE_CUT);
         if (!restores()) return false;
     }
 }
 
 /* --- shrinking --- */
 
-/* The words in brackets at the end name the kind of a violation, or else its beginning does. */
-static void kind_of(const char *sentence, char ret_kind[48]) {
-    const char *bracket = strrchr(sentence, '(');
-    snprintf(ret_kind, 48, "%.40s", bracket ? bracket : sentence);
-}
-
-static bool fails_alike(const struct plan *plan, const char *kind, unsigned *runs) {
-    char now[48];
-    if (++*runs > RUNS_MAX || run_plan(plan)) return false;
-    kind_of(world->wrong, now);
-    return strcmp(now, kind) == 0;
+static bool runs_well(const void *plan) {
+    return run_plan(plan);
 }
 
 static void drop(struct plan *plan, uint32_t at) {
@@ -222,65 +213,62 @@ static struct event *last_death(struct plan *plan) {
 }
 
 /* Without an event the others come earlier. So the last death is tried at other calls, too. */
-static bool fails_near(struct plan *plan, const char *kind, unsigned *runs) {
-    if (fails_alike(plan, kind, runs)) return true;
+static bool fails_near(struct plan *plan, struct shrink *shrink) {
+    if (shrink_fails(shrink, plan)) return true;
     struct event *death = last_death(plan);
     if (!death) return false;
     uint32_t most = death->call;
     if (world->life == death->life && world->call < most) most = world->call;
     for (uint32_t back = 0; back < NEAR_CALLS && back < most; back++) {
         death->call = most - back;
-        if (fails_alike(plan, kind, runs)) return true;
+        if (shrink_fails(shrink, plan)) return true;
     }
     return false;
 }
 
-static bool drop_events(struct plan *plan, const char *kind, unsigned *runs) {
+static bool drop_events(struct plan *plan, struct shrink *shrink) {
     bool has_dropped = false;
     for (uint32_t i = plan->event_count; i-- > 0;) {
         struct plan smaller = *plan;
         drop_death(&smaller, i);
-        if (!fails_near(&smaller, kind, runs)) continue;
+        if (!fails_near(&smaller, shrink)) continue;
         *plan = smaller;
         has_dropped = true;
     }
     return has_dropped;
 }
 
-static void try_plan(struct plan *plan, struct plan smaller, const char *kind, unsigned *runs) {
-    if (memcmp(&smaller, plan, sizeof smaller) != 0 && fails_alike(&smaller, kind, runs))
-        *plan = smaller;
-}
-
-static void make_plainer(struct plan *plan, const char *kind, unsigned *runs) {
+static void make_plainer(struct plan *plan, struct shrink *shrink) {
     struct plan smaller = *plan;
     smaller.trouble = 0;
-    try_plan(plan, smaller, kind, runs);
+    shrink_try(shrink, plan, &smaller);
     smaller = *plan;
     smaller.preempt = 0;
-    try_plan(plan, smaller, kind, runs);
+    shrink_try(shrink, plan, &smaller);
     smaller = *plan;
     smaller.line_padding = 0;
-    try_plan(plan, smaller, kind, runs);
+    shrink_try(shrink, plan, &smaller);
     smaller = *plan;
-    smaller.workers = 1;
-    try_plan(plan, smaller, kind, runs);
+    smaller.nodes = 0;
+    shrink_try(shrink, plan, &smaller);
+    smaller = *plan;
+    smaller.workers = plan->nodes > 1 ? plan->nodes : 1;
+    shrink_try(shrink, plan, &smaller);
     for (uint32_t i = 0; i < plan->event_count; i++) {
         smaller = *plan;
         if (plan->events[i].kind == EVENT_CUT) smaller.events[i].value = DISK_NOTHING;
         if (plan->events[i].kind == EVENT_UPLOAD) smaller.events[i].value = 1;
-        try_plan(plan, smaller, kind, runs);
+        shrink_try(shrink, plan, &smaller);
     }
 }
 
 unsigned run_shrink(struct plan *plan) {
-    char kind[48];
-    unsigned runs = 0;
-    kind_of(world->wrong, kind);
-    make_plainer(plan, kind, &runs);
-    while (drop_events(plan, kind, &runs)) continue;
-    make_plainer(plan, kind, &runs);
-    while (drop_events(plan, kind, &runs)) continue;
+    struct shrink shrink;
+    shrink_begin(&shrink, runs_well, world->wrong, sizeof *plan);
+    make_plainer(plan, &shrink);
+    while (drop_events(plan, &shrink)) continue;
+    make_plainer(plan, &shrink);
+    while (drop_events(plan, &shrink)) continue;
     if (run_plan(plan)) abort(); /* it does not repeat: a bug of the rig */
-    return runs < RUNS_MAX ? runs : RUNS_MAX;
+    return shrink.runs;
 }

@@ -15,5 +15,7 @@ bool run_plan(const struct plan *plan);
 /* Takes events out of a plan that fails, and makes the others plainer, as long as it fails with the
  * same kind of violation. Returns the number of runs that it took. */
 unsigned run_shrink(struct plan *plan);
+/* What a death leaves: the disk after a power cut, the next life. */
+void run_bury(bool is_cut);
 /* What the last life wrote to standard error. */
 const char *run_said(void);

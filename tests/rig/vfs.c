@@ -348,6 +348,8 @@ void vfs_prepare(void) {
 }
 
 void vfs_register(void) {
+    all_files = NULL;
+    memset(all_shared, 0, sizeof all_shared);
     static sqlite3_vfs vfs = {
         .iVersion = 2,
         .szOsFile = sizeof(struct vfs_file),

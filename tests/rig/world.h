@@ -42,6 +42,7 @@ struct world {
     uint32_t call;              /* calls that changed the disk, in this life */
     uint32_t calls_all;         /* in all lives */
     uint32_t cuts;              /* deaths by a power cut, in all lives */
+    uint32_t adopted;           /* lines that a server took over from nodes, in all lives */
     uint32_t command;           /* the next event for the client */
     int64_t full_until_ns;
     uint32_t fulls;    /* times that the disk became full, in all lives */

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes copies of sources of copy/ that have mistakes in them, for the simulator to find. A
-mistake is made where sim_planted() says its number. A text that is replaced must occur once, so
-that the list follows the code.
+mistake is made where sim_planted() says its number.
 
   tests/sim_copy/plant.py SOURCE_ROOT OUT_FOLDER
 """
 import pathlib, sys
 
-DECLARE = "int sim_planted(void);\n"
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "rig"))
+from planting import plant
+
 SENDER, PUT, COPY, BASE, STANDBY = ("sender.c", "put.c", "copy.c", "base.c", "standby.c")
 # The file, its text, and the text in its place.
 MISTAKES = [
@@ -45,13 +46,4 @@ MISTAKES = [
     (BASE, "row.told_in < base->first)",
      "(row.told_in < base->first || sim_planted() == 9))"), ]
 
-root, out = (pathlib.Path(word) for word in sys.argv[1:])
-for name in (SENDER, PUT, COPY, BASE, STANDBY):
-    text = (root / "src/service/copy" / name).read_text()
-    for file, old, new in MISTAKES:
-        if file != name:
-            continue
-        if text.count(old) != 1:
-            sys.exit(f"{name}: this occurs {text.count(old)} times, not once: {old}")
-        text = text.replace(old, new)
-    (out / name).write_text(DECLARE + text)
+plant("copy", (SENDER, PUT, COPY, BASE, STANDBY), MISTAKES, "int sim_planted(void);\n")

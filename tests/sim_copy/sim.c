@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim.h"
 
+#include "../rig/shrink.h"
 #include "../rig/threads.h"
 
 #include "base/log.h"
@@ -18,8 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define RUN_S 60      /* a run of more seconds hangs */
-#define RUNS_MAX 200u /* that shrinking takes */
+#define RUN_S 60 /* a run of more seconds hangs */
 #define SAID_BYTES 4096
 
 struct sim *sim;
@@ -128,61 +128,47 @@ bool sim_run(const struct plan *plan) {
 
 /* --- shrinking --- */
 
-/* The word in brackets at the end names the kind of a violation. */
-static void kind_of(const char *sentence, char ret_kind[48]) {
-    const char *bracket = strrchr(sentence, '(');
-    snprintf(ret_kind, 48, "%.40s", bracket ? bracket : sentence);
+static bool runs_well(const void *plan) {
+    return sim_run(plan);
 }
 
-static bool fails_alike(const struct plan *plan, const char *kind, unsigned *runs) {
-    char now[48];
-    if (++*runs > RUNS_MAX || sim_run(plan)) return false;
-    kind_of(sim->wrong, now);
-    return strcmp(now, kind) == 0;
-}
-
-static bool take_out(struct plan *plan, const char *kind, unsigned *runs) {
+static bool take_out(struct plan *plan, struct shrink *shrink) {
     bool has_taken = false;
     for (uint32_t i = plan->event_count; i-- > 0;) {
         struct plan smaller = *plan;
         memmove(&smaller.events[i], &smaller.events[i + 1],
                 (--smaller.event_count - i) * sizeof *smaller.events);
-        if (!fails_alike(&smaller, kind, runs)) continue;
+        if (!shrink_fails(shrink, &smaller)) continue;
         *plan = smaller;
         has_taken = true;
     }
     return has_taken;
 }
 
-static void try_plan(struct plan *plan, struct plan smaller, const char *kind, unsigned *runs) {
-    if (memcmp(&smaller, plan, sizeof smaller) != 0 && fails_alike(&smaller, kind, runs))
-        *plan = smaller;
-}
-
-static void make_plainer(struct plan *plan, const char *kind, unsigned *runs) {
+static void make_plainer(struct plan *plan, struct shrink *shrink) {
     struct plan smaller = *plan;
     smaller.trouble = 0;
-    try_plan(plan, smaller, kind, runs);
+    shrink_try(shrink, plan, &smaller);
     smaller = *plan;
     smaller.preempt = 0;
-    try_plan(plan, smaller, kind, runs);
+    shrink_try(shrink, plan, &smaller);
     smaller = *plan;
     smaller.has_large = false;
-    try_plan(plan, smaller, kind, runs);
+    shrink_try(shrink, plan, &smaller);
     smaller = *plan;
     smaller.servers = 2;
-    try_plan(plan, smaller, kind, runs);
+    shrink_try(shrink, plan, &smaller);
 }
 
 void sim_explain(struct plan *plan) {
-    char kind[48], text[128];
-    unsigned runs = 0;
+    struct shrink shrink;
+    char text[128];
     uint32_t before = plan->event_count;
     printf("# seed %llu: %s\n", (unsigned long long)plan->seed, sim->wrong);
-    kind_of(sim->wrong, kind);
-    make_plainer(plan, kind, &runs);
-    while (take_out(plan, kind, &runs)) continue;
-    make_plainer(plan, kind, &runs);
+    shrink_begin(&shrink, runs_well, sim->wrong, sizeof *plan);
+    make_plainer(plan, &shrink);
+    while (take_out(plan, &shrink)) continue;
+    make_plainer(plan, &shrink);
     if (sim_run(plan)) abort(); /* it does not repeat: a bug of the simulator */
     printf(
         "# %u servers, preempt %u, trouble %u, ways of up to %lld ms; %u events of %u are left\n",

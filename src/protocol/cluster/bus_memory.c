@@ -122,6 +122,29 @@ static enum err memory_lead(struct bus *bus, const char *id, uint64_t *ret_epoch
     return leave(memory, OK);
 }
 
+struct beat_told {
+    char node[BUS_NODE_BYTES];
+    char *bytes;
+    size_t count;
+};
+
+/* The beats that count, for the caller to free. */
+static struct beat_told *copy_beats(const struct bus_memory *memory, size_t *ret_count) {
+    struct beat_told *told = NULL;
+    size_t count = 0, capacity = 0;
+    for (const struct node_kept *node = memory->nodes; node; node = node->next) {
+        if (!node->beat || memory->leader_ns - node->beat_ns >= BUS_BEAT_TTL_MS * INT64_C(1000000))
+            continue;
+        told = vec_grow(told, count, &capacity, sizeof *told);
+        struct beat_told *one = &told[count++];
+        memcpy(one->node, node->name, sizeof one->node);
+        one->bytes = mem_str((struct str){node->beat, node->beat_bytes});
+        one->count = node->beat_bytes;
+    }
+    *ret_count = count;
+    return told;
+}
+
 static enum err memory_look(struct bus *bus, bus_fn beat, void *context, bool *ret_was_emptied,
                             struct error *error) {
     struct memory_bus *own = of(bus);
@@ -140,10 +163,15 @@ static enum err memory_look(struct bus *bus, bus_fn beat, void *context, bool *r
     for (struct pack_kept *pack = memory->work; pack; pack = pack->next) bus->bytes += pack->bytes;
     for (struct pack_kept *pack = memory->results; pack; pack = pack->next)
         bus->bytes += pack->bytes;
-    for (struct node_kept *node = memory->nodes; node; node = node->next)
-        if (node->beat && memory->leader_ns - node->beat_ns < BUS_BEAT_TTL_MS * INT64_C(1000000))
-            beat(context, str_from(node->name), (struct str){node->beat, node->beat_bytes});
-    return leave(memory, OK);
+    size_t count;
+    struct beat_told *told = copy_beats(memory, &count);
+    pthread_mutex_unlock(&memory->lock);
+    for (size_t i = 0; i < count; i++) {
+        beat(context, str_from(told[i].node), (struct str){told[i].bytes, told[i].count});
+        free(told[i].bytes);
+    }
+    free(told);
+    return OK;
 }
 
 static enum err memory_resign(struct bus *bus, struct error *error) {
@@ -168,8 +196,8 @@ static void memory_put(struct bus *bus, const char *node, uint64_t round, uint64
             of(bus)->failed = true;
     if (!of(bus)->failed)
         append(&memory->work, node, bytes, &(struct pack_kept){.round = round, .seq = seq});
-    pthread_cond_broadcast(&memory->change);
     pthread_mutex_unlock(&memory->lock);
+    pthread_cond_broadcast(&memory->change);
 }
 
 static void memory_trim(struct bus *bus, const char *node, uint64_t round, uint64_t seq) {
@@ -325,8 +353,9 @@ static enum err memory_answer(struct bus *bus, const char *node, uint64_t epoch,
     if (!*memory->leader || memory->leader_epoch != epoch)
         return leave(memory, err_set(error, ERR_NOT_FOUND, "no server reads the results"));
     append(&memory->results, node, bytes, &(struct pack_kept){.epoch = epoch});
+    pthread_mutex_unlock(&memory->lock);
     pthread_cond_broadcast(&memory->change);
-    return leave(memory, OK);
+    return OK;
 }
 
 static enum err memory_leave(struct bus *bus, const char *name, struct error *error) {

@@ -3,7 +3,8 @@
 
 /* bus_memory: the bus inside one process, for tests, with the faults that a real one has.
  *
- * Thread: any; one lock.
+ * Thread: any; one lock, which is held for no call of others: a thread that is gone in the middle
+ *     of one leaves it free (tests/rig).
  * Memory: the packs that were put and not yet read, without a limit. */
 
 #include "cluster/bus.h"
