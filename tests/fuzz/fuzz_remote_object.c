@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's answer as a batch, a file and an error. For any bytes, ids can stand in a URL and in a
- * name of a file, and no text can command a terminal. */
+/* A server's answer as a batch, a file and an error. For any bytes, the id of a batch can stand in
+ * a URL and in a name of a file, and neither the id of a file nor any text can command a terminal. */
 #include "base/utf8.h"
 #include "client/objects.h"
 
@@ -31,9 +31,9 @@ static void check_batch(const json_t *object) {
     }
     assert(*batch.id && *batch.status);
     check_id(batch.id);
-    check_id(batch.input_file_id);
-    check_id(batch.output_file_id);
-    check_id(batch.error_file_id);
+    check_text(batch.input_file_id);
+    check_text(batch.output_file_id);
+    check_text(batch.error_file_id);
     check_id(batch.submission);
     check_text(batch.status);
     check_text(batch.endpoint);
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     check_text(message);
     if (object_read(text, &object, &error) == OK) {
         check_batch(object);
-        if (file_object_read(&file, object, &error) == OK) check_id(file.id);
+        if (file_object_read(&file, object, &error) == OK) check_text(file.id);
         json_decref(object);
     } else {
         assert(*error.text);

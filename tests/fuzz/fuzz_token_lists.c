@@ -121,10 +121,17 @@ static void take_lists(struct lists *lists) {
     vocab->charsmap = take_text(MAP_BYTES_MAX);
 }
 
-/* No control token comes out of a plain text, but for that of unknown text, and one text has one
- * list of ids. */
+/* The character has no other token, so a plain text becomes it. */
+static bool is_one_character(struct str token) {
+    uint32_t code_point;
+    return token.bytes > 0 && utf8_is_valid(token) &&
+           utf8_decode(token, 0, &code_point) == token.bytes;
+}
+
+/* No control token comes out of a plain text, but for that of unknown text and those of one
+ * character, and one text has one list of ids. */
 static void encode(const struct tokenizer *tokenizer, struct str text, bool is_plain,
-                   int32_t unknown) {
+                   const struct checkpoint_vocab *vocab) {
     struct ids ids = {0}, again = {0};
     struct text_ranges plain = {0};
     struct error error = {0};
@@ -139,7 +146,8 @@ static void encode(const struct tokenizer *tokenizer, struct str text, bool is_p
     for (size_t i = 0; i < ids.count; i++) {
         assert(ids.at[i] == again.at[i] && ids.at[i] >= 0);
         assert((size_t)ids.at[i] < tokenizer_count(tokenizer));
-        assert(!is_plain || ids.at[i] == unknown ||
+        assert(!is_plain || ids.at[i] == vocab->unknown ||
+               is_one_character(vocab->tokens[ids.at[i]]) ||
                tokenizer_kind(tokenizer, ids.at[i]) != TOKEN_CONTROL);
     }
     tokenizer_decode_text(tokenizer, ids.at, ids.count, true, &back);
@@ -161,8 +169,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     take_lists(&lists);
     if (rest.bytes > TEXT_BYTES_MAX) rest.bytes = TEXT_BYTES_MAX;
     if (vocabulary_open(&vocabulary, &lists.vocab, &error) == OK) {
-        encode(vocabulary.tokenizer, rest, true, lists.vocab.unknown);
-        encode(vocabulary.tokenizer, rest, false, lists.vocab.unknown);
+        encode(vocabulary.tokenizer, rest, true, &lists.vocab);
+        encode(vocabulary.tokenizer, rest, false, &lists.vocab);
         vocabulary_close(&vocabulary);
     } else {
         assert(error.text[0] != '\0' && !strchr(error.text, '\n')); /* one sentence */

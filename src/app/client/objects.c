@@ -74,8 +74,11 @@ static void copy_id(const json_t *object, const char *name, char ret_id[OBJECT_I
 
 static bool is_file_id(struct str id) {
     if (id.bytes >= OBJECT_FILE_ID_BYTES || str_is(id, ".") || str_is(id, "..")) return false;
-    for (size_t i = 0; i < id.bytes; i++)
-        if ((unsigned char)id.at[i] < ' ' || id.at[i] == 0x7F) return false;
+    for (size_t i = 0; i < id.bytes; i++) {
+        bool is_late = i + 1 < id.bytes && (unsigned char)id.at[i] == 0xC2 &&
+                       ((unsigned char)id.at[i + 1] & 0xE0) == 0x80; /* U+0080 to U+009F */
+        if ((unsigned char)id.at[i] < ' ' || id.at[i] == 0x7F || is_late) return false;
+    }
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "csv/csv_writer.h"
 
 #include <string.h>
+#include <strings.h>
 
 static bool is_digit(char byte) {
     return byte >= '0' && byte <= '9';
@@ -29,6 +30,11 @@ static bool may_be_formula(struct str text) {
            !is_number(text);
 }
 
+/* A first line `sep=;` names a separator for those who read it, and is no row. */
+static bool names_separator(struct str text) {
+    return text.bytes >= 4 && strncasecmp(text.at, "sep=", 4) == 0;
+}
+
 static bool needs_quotes(struct str text, char separator) {
     if (text.bytes == 0 || str_starts_with(text, STR("\xEF\xBB\xBF"))) return true;
     for (size_t i = 0; i < text.bytes; i++)
@@ -41,7 +47,7 @@ static bool needs_quotes(struct str text, char separator) {
 void csv_write_text(struct buf *out, const struct csv_form *form, bool is_first, struct str text) {
     bool is_formula = form->is_excel_safe && may_be_formula(text);
     if (!is_first) buf_add_byte(out, form->separator);
-    if (!needs_quotes(text, form->separator)) {
+    if (!needs_quotes(text, form->separator) && !(is_first && names_separator(text))) {
         if (is_formula) buf_add_byte(out, '\'');
         buf_add_str(out, text);
         return;

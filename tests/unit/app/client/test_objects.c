@@ -76,8 +76,8 @@ static void an_id_of_a_file_has_any_form(void **state) {
         {"\"../../etc/passwd\"", "../../etc/passwd"},
         {"12345678901", "12345678901"},
         {"\"\"", ""}};
-    static const char *const bad[] = {"[\"a\"]",       "{}",        "true",
-                                      "\"a\\u0000b\"", "\"a\\nb\"", "\"..\""};
+    static const char *const bad[] = {
+        "[\"a\"]", "{}", "true", "\"a\\u0000b\"", "\"a\\nb\"", "\"..\"", "\"a\\u009b31mb\""};
     char text[300];
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         struct batch_object batch = {0};

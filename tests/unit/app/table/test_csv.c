@@ -188,6 +188,8 @@ static void a_cell_has_quotes_where_it_must(void **state) {
     check_written(false, STR("a\nb\r"), "\"a\nb\r\"");
     check_written(false, STR("say \"hi\""), "\"say \"\"hi\"\"\"");
     check_written(false, STR("\xEF\xBB\xBFx"), "\"\xEF\xBB\xBFx\"");
+    check_written(false, STR("sep=;"), "\"sep=;\"");
+    check_written(false, STR("Sep=x"), "\"Sep=x\"");
     check_written(false, STR("a\0b"),
                   "\"a\xEF\xBF\xBD"
                   "b\"");
