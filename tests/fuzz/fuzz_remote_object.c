@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A server's answer as a batch, a file and an error. For any bytes, the id of a batch can stand in
- * a URL and in a name of a file, and neither the id of a file nor any text can command a terminal. */
+ * a URL and in a name of a file, and neither the id of a file nor any text can command a
+ * terminal. */
 #include "base/utf8.h"
 #include "client/objects.h"
 

@@ -100,10 +100,10 @@ static void open_store(void) {
 
 static void open_runner(void) {
     struct error error;
-    const struct runner_options options = {
-        .lookahead_lines = 16,
-        .result_cache_bytes = world->plan.questions ? 1 << 20 : 0,
-        .holds_lines = world->plan.nodes > 0};
+    const struct runner_options options = {.lookahead_lines = 16,
+                                           .result_cache_bytes =
+                                               world->plan.questions ? 1 << 20 : 0,
+                                           .holds_lines = world->plan.nodes > 0};
     if (runner_open(&runner, store, &options, &error) != OK)
         world_fail("the runner does not open: %s", error.text);
     if (world->plan.nodes) fleet = nodes_open_fleet(runner);
@@ -292,6 +292,7 @@ static enum err obey(const struct event *event, struct error *error) {
     case EVENT_SILENCE:
         rig_worker_silence(workers[event->batch % world->plan.workers], event->value);
         return OK;
+    case EVENT_QUEUE: nodes_trouble((enum queue_trouble)event->batch, event->value); return OK;
     case EVENT_BACKUP: return back_up(error);
     case EVENT_JUMP:
         world->wall_ms += event->value * 1000;

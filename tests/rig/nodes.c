@@ -120,6 +120,17 @@ static void stay_down(void) {
     if (rng_below(&rng, 3)) clock_sleep_ms((int64_t)rng_below(&rng, (uint64_t)most));
 }
 
+void nodes_trouble(enum queue_trouble trouble, int64_t ms) {
+    if (!memory) return;
+    world->may_rerun = true;
+    if (trouble == QUEUE_AWAY) bus_memory_set_away(memory, true);
+    if (trouble == QUEUE_EMPTIED) bus_memory_empty(memory);
+    if (trouble == QUEUE_LOSES_WORK) bus_memory_lose_work(memory);
+    if (trouble == QUEUE_LOSES_RESULTS) bus_memory_lose_results(memory);
+    clock_sleep_ms(ms);
+    bus_memory_set_away(memory, false);
+}
+
 static void *server_main(void *context) {
     threads_enter(SERVER);
     life_main();
@@ -146,6 +157,7 @@ void nodes_run(void) {
     for (serve_once(); how_it_ended != LIFE_DONE; serve_once()) {
         if (world->life > 4 * PLAN_LIVES_MAX) world_fail("too many lives");
         run_bury(how_it_ended == LIFE_CUT);
+        bus_memory_set_away(memory, false);
         stay_down();
     }
     for (uint32_t i = 0; i < world->plan.nodes; i++) agent_close(agents[i]);

@@ -2,7 +2,7 @@
 #pragma once
 
 /* nodes: machines that have the workers and outlive the server, with the bus between. The agents
- * and the fleet are the product's, the bus is bus_memory, and never loses anything here.
+ * and the fleet are the product's, the bus is bus_memory with its faults.
  *
  * All lives of such a plan are in one process: the server is a group of threads, which a death
  * takes away wherever they were, with all that they held. Its memory stays, as no one's. SQLite's
@@ -21,5 +21,7 @@ void nodes_run(void) __attribute__((noreturn));
 void nodes_die(enum life_end how) __attribute__((noreturn));
 /* What a server has of the nodes. */
 struct fleet *nodes_open_fleet(struct runner *runner);
+/* Lines may run twice from now on. */
+void nodes_trouble(enum queue_trouble trouble, int64_t ms);
 /* NULL without nodes. */
 struct worker *nodes_worker(uint32_t index);

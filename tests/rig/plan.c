@@ -85,14 +85,18 @@ static void insert(struct plan *plan, uint32_t place, struct event event) {
     plan->event_count++;
 }
 
+static uint32_t count_commands(const struct plan *plan) {
+    uint32_t count = 0;
+    while (count < plan->event_count && !event_is_fault(plan->events[count].kind)) count++;
+    return count;
+}
+
 /* What came to the rig later has draws of its own, so that a seed keeps the rest of its plan. */
 static void add_later(struct plan *plan, struct rng *rng) {
     if (one_in(rng, 3)) plan->questions = (uint32_t)between(rng, 1, 6);
     if (!one_in(rng, 4)) return;
-    uint32_t commands = 0;
-    while (commands < plan->event_count && !event_is_fault(plan->events[commands].kind)) commands++;
     for (int64_t n = between(rng, 1, 2); n > 0; n--)
-        insert(plan, (uint32_t)rng_below(rng, commands++ + 1),
+        insert(plan, (uint32_t)rng_below(rng, count_commands(plan) + 1),
                (struct event){EVENT_BACKUP, 0, 0, 0, 0});
 }
 
@@ -111,6 +115,11 @@ static void add_nodes(struct plan *plan, struct rng *rng) {
     plan->questions = 0; /* a line is known by its question */
     leave_out(plan, EVENT_ERROR);
     leave_out(plan, EVENT_BACKUP);
+    if (!one_in(rng, 3)) return;
+    for (int64_t n = between(rng, 1, 2); n > 0; n--)
+        insert(
+            plan, (uint32_t)rng_below(rng, count_commands(plan) + 1),
+            (struct event){EVENT_QUEUE, (uint32_t)rng_below(rng, 4), between(rng, 1, 9000), 0, 0});
 }
 
 void plan_draw(struct plan *ret_plan, uint64_t seed) {
@@ -131,6 +140,8 @@ void plan_draw(struct plan *ret_plan, uint64_t seed) {
 }
 
 void plan_write_event(const struct event *event, char *ret_text, size_t text_bytes) {
+    static const char *const queues[] = {"is away while", "is emptied, and", "loses work, and",
+                                         "loses results, and"};
     static const char *const lucks[] = {"; the seed draws what is left", "; nothing is left",
                                         "; everything is left"};
     const unsigned batch = event->batch, life = event->life + 1, call = event->call;
@@ -148,6 +159,7 @@ void plan_write_event(const struct event *event, char *ret_text, size_t text_byt
     case EVENT_JUMP: SAY("the wall clock jumps by %lld s", value); break;
     case EVENT_DOWN: SAY("engine %u dies", batch); break;
     case EVENT_SILENCE: SAY("engine %u is silent for %lld ms, then gone", batch, value); break;
+    case EVENT_QUEUE: SAY("the queue %s %lld ms pass", queues[batch], value); break;
     case EVENT_BACKUP: SAY("take a backup"); break;
     case EVENT_CUT: SAY("life %u, call %u: POWER CUT%s", life, call, lucks[value]); break;
     case EVENT_KILL: SAY("life %u, call %u: the process is KILLED", life, call); break;

@@ -29,6 +29,7 @@ enum event_kind {
     EVENT_BACKUP,  /* a backup is taken */
     EVENT_DOWN,    /* the engine of `batch` (a seat here) dies */
     EVENT_SILENCE, /* that seat answers nothing for `value` ms, then loses its connection */
+    EVENT_QUEUE,   /* the nodes' queue has trouble, an enum queue_trouble, for `value` ms */
     /* faults, at call number `call` of life `life` that changes the disk */
     EVENT_CUT,   /* the power is cut; `value`: an enum disk_luck */
     EVENT_KILL,  /* the process dies, the machine does not */
@@ -36,6 +37,8 @@ enum event_kind {
     EVENT_ERROR, /* a sync from here on fails, and drops its pages */
     EVENT_KINDS
 };
+
+enum queue_trouble { QUEUE_AWAY, QUEUE_EMPTIED, QUEUE_LOSES_WORK, QUEUE_LOSES_RESULTS };
 
 struct event {
     enum event_kind kind;

@@ -68,7 +68,7 @@ static const struct ledger_batch *batch_of(const char *name, const char *colon) 
 
 static void check_line(const struct worker_job *job, const char *name) {
     if (!job->is_line) return;
-    for (uint32_t w = 0; w < WORKERS_MAX; w++)
+    for (uint32_t w = 0; w < WORKERS_MAX && !world->may_rerun; w++)
         for (uint32_t i = 0; all[w] && i < all[w]->count; i++)
             if (strcmp(name, all[w]->jobs[i].line) == 0 && !all[w]->jobs[i].is_cancelled)
                 world_fail("%s is with two workers at a time (leases)", name);
@@ -76,7 +76,8 @@ static void check_line(const struct worker_job *job, const char *name) {
     if (!colon) world_fail("a line without a name");
     const struct ledger_batch *batch = batch_of(name, colon);
     uint32_t number = (uint32_t)strtoul(colon + 1, NULL, 10);
-    for (uint32_t i = 0; world->plan.nodes && i < answered_count; i++)
+    bool may_not_rerun = world->plan.nodes && !world->may_rerun;
+    for (uint32_t i = 0; may_not_rerun && i < answered_count; i++)
         if (strcmp(name, answered[i]) == 0)
             world_fail("%s runs again, and the queue had its answer (adoption)", name);
     if (batch && batch->is_seen[number])
@@ -86,8 +87,8 @@ static void check_line(const struct worker_job *job, const char *name) {
 /* A server that knows nothing of a line that a node has begun cancels it, and has it run again. */
 static void check_cancel(const char *name) {
     const struct ledger_batch *batch = batch_of(name, strchr(name, ':'));
-    if (world->plan.nodes && !batch->may_be_cancelled && !batch->may_be_deleted &&
-        !world->ledger.may_expire)
+    if (world->plan.nodes && !world->may_rerun && !batch->may_be_cancelled &&
+        !batch->may_be_deleted && !world->ledger.may_expire)
         world_fail("%s is cancelled, and no client asked for it (adoption)", name);
 }
 
