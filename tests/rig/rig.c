@@ -72,7 +72,7 @@ int main(int count, char **words) {
              (unsigned long long)plan.seed);
         if (wish.is_verbose) fprintf(stderr, "%s", run_said());
     }
-    note("%llu seeds, %llu lives, %llu power cuts, %llu calls to the disk, %llu lines adopted, "
+    note("%llu seeds, %llu lives, %llu power cuts, %llu calls to the disk, %llu adopted lines, "
          "%.1f s",
          (unsigned long long)ran, (unsigned long long)lives, (unsigned long long)cuts,
          (unsigned long long)calls, (unsigned long long)adopted, (double)clock() / CLOCKS_PER_SEC);

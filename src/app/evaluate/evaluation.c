@@ -19,14 +19,20 @@ static void say(const struct evaluation *evaluation, const char *what) {
 
 /* --- the requests --- */
 
+static bool has_cell(const void *judged, struct str line) {
+    return judged_has_cell(judged, line);
+}
+
 /* Writes the requests, or finds that those of an earlier call are the same. */
 static enum err place_requests(struct evaluation *evaluation, struct error *error) {
     char fresh[PATH_MAX + 8];
+    const struct requests_wish judged_ones = {&evaluation->judged, has_cell};
     snprintf(fresh, sizeof fresh, "%s.part", evaluation->requests);
     enum err err = os_mkdirs(evaluation->folder, error);
     if (err == OK)
-        err =
-            requests_write(evaluation->input, evaluation->sample, fresh, &evaluation->lines, error);
+        err = requests_write(evaluation->input, evaluation->sample,
+                             evaluation->judged.column_count > 0 ? &judged_ones : NULL, fresh,
+                             &evaluation->lines, error);
     return err == OK ? requests_place(fresh, evaluation->requests, error) : err;
 }
 

@@ -250,6 +250,23 @@ static json_t *value_of(const json_t *cell, bool is_wanted_text) {
     return json_incref((json_t *)(uintptr_t)cell);
 }
 
+static bool is_empty(const json_t *cell) {
+    return !cell || json_is_null(cell) || (json_is_string(cell) && json_str(cell).bytes == 0);
+}
+
+bool judged_has_cell(const struct judged *judged, struct str line) {
+    struct error ignored;
+    json_t *request = NULL;
+    bool has_any = false;
+    if (json_read(&request, line, &ignored) != OK) return false;
+    const json_t *row = json_member(request, "row");
+    for (size_t i = 0; i < judged->column_count && !has_any; i++)
+        has_any =
+            !is_empty(json_object_getn(row, judged->columns[i], strcspn(judged->columns[i], "=")));
+    json_decref(request);
+    return has_any;
+}
+
 /* Adds the cells of one request; counts the columns that it has. */
 static enum err add_cells(struct judging *judging, const json_t *request, size_t *found,
                           struct error *error) {
@@ -263,8 +280,7 @@ static enum err add_cells(struct judging *judging, const json_t *request, size_t
         struct str field = *after ? str_from(after + 1) : (struct str){judged->columns[i], bytes};
         json_t *cell = json_object_getn(row, judged->columns[i], bytes);
         found[i] += cell != NULL;
-        if (!cell || json_is_null(cell) || json_str(cell).bytes + !json_is_string(cell) == 0)
-            continue;
+        if (is_empty(cell)) continue;
         json_object_setn_new_nocheck(right, field.at, field.bytes,
                                      value_of(cell, is_text(json_member(request, "body"), field)));
     }

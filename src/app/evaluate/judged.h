@@ -21,6 +21,7 @@
  * more; at most JUDGED_MAX lines of a file. Time is linear in what is read and kept. */
 
 #include "base/err.h"
+#include "base/str.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -53,6 +54,8 @@ bool judged_is(const char *path);
  * that is no judgement, or if no line is judged; ERR_LIMIT for more than the bounds above. */
 enum err judged_from_file(struct judged *judged, const char *from, const char *path,
                           struct error *error) MUST_CHECK;
+/* Whether the request's row has a value in one of the columns. */
+bool judged_has_cell(const struct judged *judged, struct str line);
 /* Makes it of the columns of the requests. ERR_INVALID for a column that no request has. */
 enum err judged_from_columns(struct judged *judged, const char *requests, const char *path,
                              struct error *error) MUST_CHECK;

@@ -23,18 +23,55 @@ enum err requests_count(const char *path, uint64_t *ret_lines, struct error *err
     return err;
 }
 
-/* Copies line number floor(i · all / wanted), for i from 0 on. */
-static enum err copy(struct jsonl_file *file, uint64_t all, uint64_t wanted, int out_fd,
-                     struct error *error) {
+/* Lines of which some are taken at equal distances: number floor(i · all / wanted), for i from 0
+ * on. */
+struct layer {
+    uint64_t all, wanted, number, taken;
+};
+
+static bool takes(struct layer *layer) {
+    uint64_t number = layer->number++;
+    if (layer->taken == layer->wanted ||
+        number != (uint64_t)((__extension__(unsigned __int128) layer->taken) * layer->all /
+                             layer->wanted))
+        return false;
+    layer->taken++;
+    return true;
+}
+
+static bool is_first(const struct requests_wish *wish, struct str line) {
+    return wish && wish->is_first(wish->context, line);
+}
+
+/* Fills in the layers: the lines that are wanted first, then the others. */
+static enum err plan(const char *input, uint64_t sample, const struct requests_wish *wish,
+                     struct layer layers[2], struct error *error) {
+    struct jsonl_file file;
+    struct str line;
+    uint64_t all, firsts = 0;
+    enum err err = requests_count(input, &all, error);
+    if (err != OK) return err;
+    uint64_t wanted = sample > 0 && sample < all ? sample : all;
+    if (wish && wanted < all) {
+        err = jsonl_file_open(&file, input, error);
+        while (err == OK && jsonl_file_next(&file, &line)) firsts += is_first(wish, line);
+        err = jsonl_file_end(&file, input, err, error);
+    }
+    uint64_t wanted_firsts = firsts < wanted ? firsts : wanted;
+    layers[0] = (struct layer){.all = firsts, .wanted = wanted_firsts};
+    layers[1] = (struct layer){.all = all - firsts, .wanted = wanted - wanted_firsts};
+    return err;
+}
+
+static enum err copy(struct jsonl_file *file, const struct requests_wish *wish,
+                     struct layer layers[2], int out_fd, struct error *error) {
     struct str line;
     struct buf out;
-    uint64_t number = 0, taken = 0;
     enum err err = OK;
     buf_init(&out, BUF_UNLIMITED);
-    while (err == OK && taken < wanted && jsonl_file_next(file, &line)) {
-        if (number++ != (uint64_t)((__extension__(unsigned __int128) taken) * all / wanted))
-            continue;
-        taken++;
+    while (err == OK && jsonl_file_next(file, &line)) {
+        bool is_of_first = layers[0].all > 0 && is_first(wish, line);
+        if (!takes(&layers[is_of_first ? 0 : 1])) continue;
         buf_clear(&out);
         buf_add_str(&out, line);
         buf_add_byte(&out, '\n');
@@ -44,18 +81,18 @@ static enum err copy(struct jsonl_file *file, uint64_t all, uint64_t wanted, int
     return err;
 }
 
-enum err requests_write(const char *input, uint64_t sample, const char *path, uint64_t *ret_lines,
-                        struct error *error) {
+enum err requests_write(const char *input, uint64_t sample, const struct requests_wish *wish,
+                        const char *path, uint64_t *ret_lines, struct error *error) {
     struct jsonl_file file;
-    uint64_t all;
+    struct layer layers[2];
     int out_fd = -1;
-    enum err err = requests_count(input, &all, error);
+    enum err err = plan(input, sample, wish, layers, error);
     if (err != OK) return err;
-    *ret_lines = sample > 0 && sample < all ? sample : all;
+    *ret_lines = layers[0].wanted + layers[1].wanted;
     err = jsonl_file_open(&file, input, error);
     if (err == OK)
         err = os_open(&out_fd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600, error);
-    if (err == OK) err = copy(&file, all, *ret_lines, out_fd, error);
+    if (err == OK) err = copy(&file, wish, layers, out_fd, error);
     if (err == OK) err = os_fsync(out_fd, error);
     os_close(out_fd);
     return jsonl_file_end(&file, input, err, error);

@@ -331,7 +331,7 @@ static enum err run_again(struct replaying *replaying, struct error *error) {
     snprintf(replaying->manifest, sizeof replaying->manifest, "%s/manifest.json", folder);
     snprintf(said, sizeof said, "%s/said", folder);
     snprintf(errors, sizeof errors, "%s/errors", folder);
-    enum err err = requests_write(replaying->proof->input, replaying->options->lines,
+    enum err err = requests_write(replaying->proof->input, replaying->options->lines, NULL,
                                   replaying->requests, &lines, error);
     if (err == OK) err = fill_arguments(replaying, error);
     const struct run_process process = {.arguments = replaying->arguments,
