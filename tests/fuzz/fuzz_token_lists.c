@@ -56,8 +56,8 @@ static struct str take_token(void) {
                                         "[UNK]",
                                         "ab",
                                         "<|im_end|>",
-                                        "\xE2\x96\x81"
-                                        "a"};
+                                        ("\xE2\x96\x81"
+                                         "a")};
     const uint8_t choice = take();
     if (choice < sizeof usual / sizeof *usual) return str_from(usual[choice]);
     return take_text(12);
