@@ -250,7 +250,7 @@ def judge(expected, got, sentence, tolerance=TOLERANCE):
 # Fields that converters leave out, since their GGUF has no key for any other value.
 UNSAID = {
     "lfm2_moe": {"norm_topk_prob": True, "use_expert_bias": True},
-    "qwen3_next": {"norm_topk_prob": True}, "falcon_h1": {
+    "qwen3_moe": {"norm_topk_prob": True}, "qwen3_next": {"norm_topk_prob": True}, "falcon_h1": {
         "tie_word_embeddings": False, "mamba_norm_before_gate": False},
     "deepseek_v2": {"rope_interleave": True}, "deepseek_v3": {"rope_interleave": True},
     "glm4_moe_lite": {"rope_interleave": True}}
