@@ -143,10 +143,13 @@ bool ollama_preset_apply(const struct ollama_preset *preset, const struct dialec
     if (adds_options) left_out[count++] = "options";
     if (adds_messages) left_out[count++] = "messages";
     if (adds_system) left_out[count++] = "system";
+    const size_t begin = ret_object->bytes;
     copy_others(object, left_out, ret_object);
     if (adds_options) add_options(preset, said.options, ret_object);
     if (adds_messages) add_messages(preset, said.messages, ret_object);
     if (adds_system) dialect_add_member(ret_object, "system", buf_str(&preset->system));
+    if (ret_object->bytes > begin && ret_object->at[begin] == ',')
+        ret_object->at[begin] = '{'; /* there is no other member */
     buf_add_byte(ret_object, '}');
     return true;
 }

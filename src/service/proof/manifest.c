@@ -101,6 +101,9 @@ static enum err read_content(struct manifest *manifest, struct str plain, struct
     struct error why;
     if (json_read_once(&manifest->content, plain, &room, &why) != OK)
         return err_set(error, ERR_CORRUPT, "%.400s", why.text);
+    if (json_object_get(manifest->content, "signature"))
+        return err_set(error, ERR_CORRUPT,
+                       "its signature is not on its last line, as it is written");
     json_int_t version = json_integer_value(json_object_get(manifest->content, "version"));
     if (version == MANIFEST_VERSION) return OK;
     enum err err = version > MANIFEST_VERSION ? ERR_INVALID : ERR_CORRUPT;

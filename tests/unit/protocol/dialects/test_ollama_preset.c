@@ -43,6 +43,9 @@ static void a_request_gets_what_it_does_not_say(void **state) {
           "{\"prompt\":\"p\",\"options\":" PARAMS ",\"system\":" SYSTEM "}");
     check("{}", SYSTEM, &ollama_generate, "{\"prompt\":\"p\",\"options\":{}}",
           "{\"prompt\":\"p\",\"options\":{},\"system\":" SYSTEM "}");
+    check(PARAMS, SYSTEM, &ollama_chat, "{\"messages\":[{\"role\":\"user\"}]}",
+          "{\"options\":" PARAMS ",\"messages\":[{\"role\":\"system\",\"content\":" SYSTEM
+          "},{\"role\":\"user\"}]}");
 }
 
 static void what_a_request_says_counts(void **state) {

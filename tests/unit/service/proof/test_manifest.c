@@ -80,6 +80,19 @@ static void no_byte_of_a_signed_manifest_changes_unseen(void **state) {
     buf_release(&text);
 }
 
+/* It would be read as one that was never signed. */
+static void a_signature_that_stands_elsewhere_is_damage(void **state) {
+    (void)state;
+    struct manifest manifest;
+    struct error error;
+    assert_int_equal(manifest_read(&manifest,
+                                   STR("{\n  \"object\": \"quern.manifest\",\n  \"version\": 1,\n "
+                                       "\n  \"signature\": \"\\n\"\n}\n"),
+                                   &error),
+                     ERR_CORRUPT);
+    assert_non_null(strstr(error.text, "its signature"));
+}
+
 static void a_later_version_is_told_apart_from_damage(void **state) {
     (void)state;
     struct buf text;
@@ -101,6 +114,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_manifest_reads_back_with_its_signer),
         cmocka_unit_test(no_byte_of_a_signed_manifest_changes_unseen),
+        cmocka_unit_test(a_signature_that_stands_elsewhere_is_damage),
         cmocka_unit_test(a_later_version_is_told_apart_from_damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
