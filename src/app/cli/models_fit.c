@@ -155,7 +155,7 @@ static void print_head(const struct models_fit *query) {
 
 static void print_model(const struct model_fit *model, const struct models_fit *query) {
     const struct form_fit *first = &model->forms[0], *cpu = on_cpu(model);
-    char files[128] = "", on_cpu_text[CELL_BYTES], on_card_text[CELL_BYTES] = "", state[24] = "-";
+    char files[128] = "", on_cpu_text[CELL_BYTES], on_card_text[CELL_BYTES] = "", state[32] = "-";
     size_t used = 0;
     for (size_t i = 0; i < model->count; i++)
         used += (size_t)snprintf(files + used, sizeof files - used, "%s%s %s", i ? ", " : "",
