@@ -50,10 +50,8 @@ enum err backup_make_parents(const char *dir, const char *file, struct error *er
     char path[BACKUP_FILE_BYTES];
     assert(strlen(file) < sizeof path && strncmp(file, dir, strlen(dir)) == 0);
     for (const char *at = file + strlen(dir) + 1; (at = strchr(at, '/')); at++) {
-        struct stat status;
         memcpy(path, file, (size_t)(at - file));
         path[at - file] = '\0';
-        if (stat(path, &status) == 0) continue;
         enum err err = os_mkdirs(path, error);
         if (err == OK) err = os_fsync_parent(path, error);
         if (err != OK) return err;

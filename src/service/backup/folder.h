@@ -49,7 +49,8 @@ void backup_manifest_file(const struct backup_folder *folder, uint64_t generatio
 /* Writes "<dir>/manifests/<generation>.restored". */
 void backup_move_file(const struct backup_folder *folder, uint64_t generation,
                       char ret_file[BACKUP_FILE_BYTES]);
-/* Makes the directories of a file below a directory durable; `file` begins with `dir`. */
+/* Makes the directories of a file below a directory, and their names durable; also of those that
+ * exist, because a process that was killed may have made them. `file` begins with `dir`. */
 enum err backup_make_parents(const char *dir, const char *file, struct error *error) MUST_CHECK;
 
 /* Reads the manifest of a generation; ERR_CORRUPT if it is not valid, or another generation's. */

@@ -3,6 +3,7 @@
 
 #include "backup/check.h"
 #include "backup/create.h"
+#include "backup/folder.h"
 #include "backup/move_mark.h"
 #include "backup/restore.h"
 #include "base/os.h"
@@ -250,6 +251,21 @@ static void old_generations_go_and_a_marked_directory_stays_closed(void **state)
 }
 
 /* Sets the mark with which a restore of this token fills a directory. */
+/* A process may be killed after it has made a folder, and before the name is durable. */
+static void the_name_of_a_folder_that_exists_is_made_durable(void **state) {
+    (void)state;
+    struct place place;
+    struct error error;
+    char file[160];
+    place_open(&place);
+    snprintf(file, sizeof file, "%s/data/batches/x", place.folder);
+    assert_int_equal(backup_make_parents(place.folder, file, &error), OK);
+    assert_int_equal(os_fault_plan("fsync:2:EIO", &error), OK); /* data, then batches */
+    assert_int_equal(backup_make_parents(place.folder, file, &error), ERR_IO);
+    assert_int_equal(backup_make_parents(place.folder, file, &error), OK);
+    place_remove(&place);
+}
+
 static void set_restoring(const char *dir, const char *token) {
     struct error error;
     char line[128];
@@ -325,6 +341,7 @@ int main(void) {
         cmocka_unit_test(a_segment_that_grew_costs_its_new_bytes_and_one_that_changed_a_new_object),
         cmocka_unit_test(bytes_that_are_gone_or_changed_are_reported_once_each),
         cmocka_unit_test(old_generations_go_and_a_marked_directory_stays_closed),
+        cmocka_unit_test(the_name_of_a_folder_that_exists_is_made_durable),
         cmocka_unit_test(a_move_is_restored_once_and_only_its_own_restore_ends_what_it_began),
         cmocka_unit_test(a_mark_leaves_the_draft_of_another_restore_alone),
     };
