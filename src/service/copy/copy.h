@@ -4,7 +4,8 @@
 /* copy: what a server has committed, in object storage, before anyone is told of it.
  *
  * The store tells each durable change (store/mirror.h). One thread gathers them and writes an entry
- * of the chain (chain.h) every 200 ms or 1 MiB; whoever acknowledges waits for the entry. A base, a
+ * of the chain (chain.h): of results every 200 ms or 1 MiB, and at once for whoever waits to
+ * acknowledge a change. One entry is under way; what comes meanwhile is the next one. A base, a
  * whole state in the same form, is written at each start and when the log has grown; what no base
  * needs is removed then. Large files that never change are objects of their own.
  *
@@ -51,7 +52,8 @@ enum err copy_stand_by(struct copy *copy, int64_t silence_ms, struct error *erro
  * then on. ERR_CONFLICT if another directory's server leads. Before the store has other users. */
 enum err copy_attach(struct copy *copy, struct store *store, struct error *error) MUST_CHECK;
 /* Waits until all that the store has committed is stored; false: not until then, or never again.
- * With `also_results` false the results of lines are not waited for. */
+ * With `also_results` false the results of lines are not waited for, and the next entry is due at
+ * once: a client waits. */
 bool copy_wait(struct copy *copy, bool also_results, int64_t until_ns);
 /* Tells small files that other rooms or other processes have changed, such as keys. */
 void copy_look_at_files(struct copy *copy);

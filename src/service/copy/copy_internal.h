@@ -72,6 +72,7 @@ struct copy {
     struct gathered gathered;
     uint64_t told, copied;  /* changes, counted */
     uint64_t told_rows;     /* the last one that is no result of a line */
+    uint64_t asked;         /* the last one that someone waits for */
     int64_t waiting_ns;     /* when the oldest change came that is not stored; 0: all is */
     uint64_t sending_bytes; /* size of the entry under way */
 
@@ -83,7 +84,7 @@ struct copy {
     uint64_t *leads;     /* (lead_count) entries that are never removed, from it on */
     size_t lead_count, lead_capacity;
     struct entry_object base_at; /* its pieces */
-    uint64_t log_bytes;          /* written since */
+    uint64_t log_bytes;          /* written since; small entries count as more (sender.c) */
     uint64_t base_bytes;
     bool is_sending;
     bool is_fenced, is_closing;

@@ -62,6 +62,10 @@ void copy_note_lead(struct copy *copy, uint64_t number) {
 bool copy_wait(struct copy *copy, bool also_results, int64_t until_ns) {
     pthread_mutex_lock(&copy->lock);
     uint64_t wanted = also_results ? copy->told : copy->told_rows;
+    if (!also_results && wanted > copy->copied && wanted > copy->asked) {
+        copy->asked = wanted; /* a client waits: the next entry is due at once */
+        pthread_cond_signal(&copy->work);
+    }
     while (copy->copied < wanted && !copy->is_fenced)
         if (!sync_wait_until(&copy->stored, &copy->lock, until_ns)) break;
     bool is_stored = copy->copied >= wanted && !copy->is_fenced;

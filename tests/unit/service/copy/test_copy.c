@@ -393,6 +393,24 @@ static void a_directory_without_the_copys_note_does_not_lead(void **state) {
     end_world(&world);
 }
 
+/* An idle server writes a sign of life per 3 s. Without a new base a restore reads all of them. */
+static void signs_of_life_alone_make_a_base_due(void **state) {
+    (void)state;
+    struct world world = make_world();
+    struct copy_status status;
+    clock_make_movable();
+    open_server(&world);
+    do {
+        clock_move_ms(3000);
+        usleep(200);
+        copy_status(world.copy, &status);
+        assert_true(status.entries < 2000); /* 1,024 of 64 KiB are a base of up to 64 MiB */
+    } while (status.bases < 2);
+    close_server(&world);
+    assert_true(go_on_there(&world, NULL));
+    end_world(&world);
+}
+
 int main(void) {
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
@@ -400,6 +418,7 @@ int main(void) {
         cmocka_unit_test(a_server_that_was_killed_goes_on_with_its_copy),
         cmocka_unit_test(a_server_that_another_one_follows_acknowledges_nothing_more),
         cmocka_unit_test(a_directory_without_the_copys_note_does_not_lead),
+        cmocka_unit_test(signs_of_life_alone_make_a_base_due),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
