@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define REPLY_BYTES ((size_t)256 << 20)
+#define ID_BYTES 200
 
 static bool is_this_machine(const char *host) {
     struct address address;
@@ -106,15 +107,26 @@ static size_t ended(void *context, const uint64_t *job_ids, size_t count) {
     return runner_jobs_ended(context, job_ids, count);
 }
 
-enum err queue_open_fleet(struct queue_options *queue, struct runner *runner, const char *dir,
-                          uint32_t lines_max, struct fleet **ret_fleet, struct error *error) {
-    char host[64], id[200];
+/* The same directory on the same machine is the same server, whatever process serves it. So is each
+ * server that leads the same copy: its state is that of the one before. */
+static void name_server(const char *dir, const char *copy, char ret_id[ID_BYTES]) {
+    char host[64];
     struct stat is;
+    if (*copy) {
+        snprintf(ret_id, ID_BYTES, "copy:%s", copy);
+        return;
+    }
     if (stat(dir, &is) != 0) memset(&is, 0, sizeof is);
-    /* The same directory on the same machine is the same server, whatever process serves it. */
     queue_host_name(host);
-    snprintf(id, sizeof id, "%s:%" PRIx64 ":%" PRIx64, host, (uint64_t)is.st_dev,
+    snprintf(ret_id, ID_BYTES, "%s:%" PRIx64 ":%" PRIx64, host, (uint64_t)is.st_dev,
              (uint64_t)is.st_ino);
+}
+
+enum err queue_open_fleet(struct queue_options *queue, struct runner *runner, const char *dir,
+                          const char *copy, uint32_t lines_max, struct fleet **ret_fleet,
+                          struct error *error) {
+    char id[ID_BYTES];
+    name_server(dir, copy, id);
     const struct fleet_options options = {.place = bus_redis_place(&queue->redis),
                                           .id = id,
                                           .bytes_max = (uint64_t)queue->memory_bytes,

@@ -31,9 +31,10 @@ bool queue_is_here(const struct queue_options *queue);
 /* As queue_options_read, and warns of a connection to another machine that anybody could read. */
 enum err queue_options_check(struct queue_options *queue, struct error *error) MUST_CHECK;
 void queue_options_release(struct queue_options *queue);
-/* Opens the fleet on the runner's seats. `dir` is the state directory, which names this server. */
+/* Opens the fleet on the runner's seats. The name of its copy (copy_name) names this server, or if
+ * that is empty the state directory. */
 enum err queue_open_fleet(struct queue_options *queue, struct runner *runner, const char *dir,
-                          uint32_t lines_max, struct fleet **ret_fleet,
+                          const char *copy, uint32_t lines_max, struct fleet **ret_fleet,
                           struct error *error) MUST_CHECK;
 /* The name of this machine, of letters, digits, ".", "_" and "-". */
 void queue_host_name(char ret_name[64]);

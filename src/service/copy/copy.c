@@ -142,6 +142,24 @@ enum err copy_learn(struct copy *copy, const struct chain_end *end, struct error
     return OK;
 }
 
+/* The first entry is never removed, since a server began to lead with it. A copy of an early
+ * release may lack it. */
+static enum err learn_name(struct copy *copy, struct error *error) {
+    char name[ENTRY_NAME_BYTES];
+    struct entry_header header;
+    struct buf bytes;
+    buf_init(&bytes, ENTRY_BYTES_MAX);
+    chain_log_name(1, name);
+    enum err err = chain_read(copy->bucket, name, 1, copy->asked_to_stop, &bytes, &header, error);
+    buf_release(&bytes);
+    if (err == OK) memcpy(copy->name, header.nonce, sizeof copy->name);
+    return err == ERR_NOT_FOUND ? OK : err;
+}
+
+const char *copy_name(const struct copy *copy) {
+    return copy->name;
+}
+
 enum err copy_attach(struct copy *copy, struct store *store, struct error *error) {
     struct chain_end end;
     enum err err = OK;
@@ -151,6 +169,7 @@ enum err copy_attach(struct copy *copy, struct store *store, struct error *error
         if (err == OK) err = copy_learn(copy, &end, error);
         if (err == OK) err = copy_lead(copy, &end, error);
     }
+    if (err == OK) err = learn_name(copy, error);
     pthread_mutex_lock(&copy->lock);
     copy->store = store;
     pthread_mutex_unlock(&copy->lock);

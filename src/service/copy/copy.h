@@ -58,6 +58,9 @@ bool copy_wait(struct copy *copy, bool also_results, int64_t until_ns);
 /* Tells small files that other rooms or other processes have changed, such as keys. */
 void copy_look_at_files(struct copy *copy);
 bool copy_is_fenced(struct copy *copy);
+/* A name that all servers have which lead this copy one after another, on whatever machine; empty:
+ * none is known. From copy_attach on. */
+const char *copy_name(const struct copy *copy);
 void copy_status(struct copy *copy, struct copy_status *ret_status);
 /* Stores what waits, for at most 5 s. After the store is closed. NULL is allowed. */
 void copy_close(struct copy *copy);

@@ -61,6 +61,7 @@ struct copy {
     char state_dir[PATH_MAX];      /* fixed */
     char nonce[ENTRY_NONCE_BYTES]; /* fixed */
     char host[ENTRY_HOST_BYTES];   /* fixed */
+    char name[ENTRY_NONCE_BYTES];  /* fixed after copy_attach: nonce of the chain's first entry */
     const volatile bool *asked_to_stop;
     volatile bool stop;  /* ends all calls; set once, by copy_close */
     struct store *store; /* fixed after copy_attach */

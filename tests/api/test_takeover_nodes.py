@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes behind a queue (`quern worker --queue`) when the server's machine is lost, and a standby goes
+on from the copy: nodes, queue, storage, server and standby are processes of their own."""
+import pathlib, re, signal, sys, threading, time
+
+import pytest
+
+import object_storage, support
+from cluster import Node, Redis, needs_redis
+from test_copy import machine, running, storage  # fixtures
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
+import life
+
+pytestmark = needs_redis
+ECHO = life.ECHO
+
+
+class Cluster:
+    """A server with a copy, its standby, and two nodes, none of which knows of the other server."""
+
+    def __init__(self, folder, machine):
+        self.redis = Redis(folder).start()
+        make = lambda name: machine(name, "--queue", self.redis.url, model=())
+        self.one, self.two = make("one").start(), make("two").stand_by()
+        self.nodes = [Node(folder, self.redis, *ECHO) for _ in range(2)]
+        support.until(lambda: self.ready(self.one) == 2)
+
+    def ready(self, server):
+        return [node["state"] for node in server.json("GET", "/v1/machine")["nodes"]].count("ready")
+
+    def judge(self, batch_id, lines):
+        """Each line once, with its own answer."""
+        batch = self.two.wait(batch_id)
+        output, errors = self.two.results(batch)
+        life.judge(output, lines)
+        assert batch["status"] == "completed" and errors == []
+
+    def wait_for_beats(self):
+        """Until both nodes have told of themselves again."""
+        since = time.monotonic()
+
+        def told():
+            asked = time.monotonic()
+            ages = [node["beat_age_s"] for node in self.two.json("GET", "/v1/machine")["nodes"]]
+            return len(ages) == 2 and all(age < asked - since for age in ages)
+        support.until(told)
+
+    def ran(self):
+        """How many lines the nodes have run, by their own count. A beat that was on its way may not
+        know the last of them."""
+        self.wait_for_beats()
+        self.wait_for_beats()
+        text = self.two.call("GET", "/metrics")[1].decode()
+        return sum(map(int, re.findall(r"^quern_engine_steps_total\{.*\} (\d+)$", text, re.M)))
+
+    def end(self):
+        support.until(lambda: self.redis.packs() == 0)
+        for node in self.nodes:
+            assert node.stop() == 0
+        assert self.two.stop() == 0
+        assert self.redis.ask("KEYS", "{quern:*}:[wr]:*") == []
+        support.fsck(self.two.state)
+
+    def close(self):
+        for node in self.nodes:
+            node.__exit__()
+        self.redis.__exit__()
+
+
+@pytest.fixture
+def cluster(machine, tmp_path):
+    made = Cluster(tmp_path, machine)
+    yield made
+    made.close()
+
+
+def slow_lines(count):
+    """Every fifth takes a second or more, so that nodes have some when the server is lost."""
+    lines = life.echo_lines(count)
+    for line in lines[::5]:
+        line["body"]["echo"] = {"each_ms": 150}
+    return lines
+
+
+def completed(server, batch_id):
+    return server.batch(batch_id)["request_counts"]["completed"]
+
+
+def test_nodes_go_on_with_the_standby_of_a_killed_server(cluster):
+    one, two, lines = cluster.one, cluster.two, slow_lines(400)
+    done = one.create(support.jsonl(life.echo_lines(60)))["id"]
+    told = one.results(one.wait(done))
+    running = one.create(support.jsonl(lines))["id"]
+    support.until(lambda: completed(one, running) > 0)
+    counted = completed(one, running)
+    one.kill()
+    two.take_over()
+    assert two.results(two.batch(done)) == told
+    assert completed(two, running) >= counted
+    cluster.judge(running, lines)
+    assert cluster.ran() == 60 + 400  # what nodes had is taken, and none has run twice
+    again = two.create(support.jsonl(lines))["id"]
+    cluster.judge(again, lines)
+    cluster.end()
+
+
+@pytest.mark.parametrize("number", support.drawn(range(1, 6), least=1))
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_server_that_is_killed_at_a_write_of_its_copy_loses_no_line(cluster, storage, number, how):
+    one, two, lines = cluster.one, cluster.two, slow_lines(400)
+    running, reached = one.create(support.jsonl(lines))["id"], threading.Event()
+
+    def at_write(own, start):
+        if how == "after":
+            b"".join(own())
+        one.process.send_signal(signal.SIGKILL)
+        reached.set()
+        raise object_storage.Breaks
+
+    storage.answers = [("PUT", "", lambda own, start: own())] * (number - 1) + [("PUT", "", at_write)]
+    assert reached.wait(120)
+    one.process.wait()
+    two.take_over()
+    cluster.judge(running, lines)
+    cluster.end()
+
+
+def test_a_server_that_wakes_behind_its_standby_takes_nothing_from_the_queue(cluster):
+    one, two, lines = cluster.one, cluster.two, slow_lines(400)
+    running = one.create(support.jsonl(lines))["id"]
+    support.until(lambda: completed(one, running) > 0)
+    one.process.send_signal(signal.SIGSTOP)
+    two.take_over()
+    one.process.send_signal(signal.SIGCONT)
+    assert one.process.wait(60) != 0
+    cluster.judge(running, lines)
+    assert re.search("event=copy_fenced|event=queue_", one.log_text())
+    cluster.end()
