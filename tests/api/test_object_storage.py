@@ -8,6 +8,8 @@ import object_storage
 import support
 from certificate import make_certificate
 from object_storage import BUCKET, Hold, half, lost, name
+from test_run_parquet import STAND_IN
+from test_table_rest import BODIES, Upstream
 
 LINES = support.jsonl([support.request(f"r{i}", f"question {i}") for i in range(5)])
 # More than two parts of 8 MiB, there and back.
@@ -339,3 +341,52 @@ def test_a_table_in_a_bucket_is_refused_by_its_own_name(storage, server, tmp_pat
     done = command(storage, server, "submit", name("in.csv"), "--tmp-dir", tmp_path)
     assert done.returncode == 3 and "s3://batches/in.csv is a table" in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("source, target", [("in.csv", "out.csv"), ("in.tsv", "out.parquet"),
+                                            ("in.parquet", "out.tsv"), ("in.csv", "out.jsonl")])
+def test_a_run_from_a_table_to_a_table_in_buckets(storage, tmp_path, source, target):
+    """The bytes are those of the same run on local files."""
+    rows = [{"id": i, "text": f"row {i}\tä"} for i in range(5)]
+    cells = {"csv": "id,text\n" + "".join(f"{row['id']},{row['text']}\n" for row in rows),
+             "tsv": "id\ttext\n" + "".join(f"{row['id']}\t\"{row['text']}\"\n" for row in rows),
+             "parquet": support.jsonl(rows).decode()}[source.split(".")[1]]
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/quern-parquet").write_text(STAND_IN)
+    (tmp_path / "bin/quern-parquet").chmod(0o755)
+    (tmp_path / "p.jinja").write_text("{{ id }} {{ text }}")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "here" / source).write_text(cells)
+    storage.put(source, cells.encode())
+    words = ["--prompt", tmp_path / "p.jinja", "--id", "id"]
+    path = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
+    here = run(storage, tmp_path, tmp_path / "here" / source, tmp_path / "here" / target, *words, **path)
+    assert here.returncode == 0, here.stderr
+    done = run(storage, tmp_path / "there", name(source), name(target), *words, **path)
+    assert done.returncode == 0 and not list((tmp_path / "there").iterdir()), done.stderr
+    there, here = storage.get(target), (tmp_path / "here" / target).read_bytes()
+    if target.endswith("jsonl"):  # lines have ids of their own
+        there, here = ids(there), ids(here)
+    assert there == here and b"row 4" in storage.get(target)
+
+
+def test_what_a_table_in_a_bucket_does_not_show_stands_next_to_it(storage, tmp_path):
+    storage.put("in.csv", b"name\nAnn\nBob\n")
+    (tmp_path / "p.jinja").write_text("{{ name }}")
+    with Upstream(BODIES) as up:
+        words = ["run", "-i", name("in.csv"), "-o", name("out.csv"), "--prompt", tmp_path / "p.jinja",
+                 "--upstream", f"up={up.site},models=fake", "--output-tmp-dir", tmp_path]
+        storage.put("out.csv.rest.jsonl", b"of another\n")
+        done = support.quern(*words, env=storage.environment)
+        assert done.returncode == 7 and f"{name('out.csv.rest.jsonl')} exists" in done.stderr
+        storage.mine.delete_object(Bucket=BUCKET, Key="out.csv.rest.jsonl")
+        denied = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+        storage.answers = [("PUT", "", lambda own, start: own()), ("PUT", "", (403, denied))]
+        done = support.quern(*words, env=storage.environment)
+        assert done.returncode == 5 and storage.keys() == ["in.csv", "out.csv.rest.jsonl"]
+        done = support.quern(*words, env=storage.environment)
+        assert done.returncode == 0, done.stderr
+    assert b"FIRST" in storage.get("out.csv") and b"SECOND" not in storage.get("out.csv")
+    assert ids(storage.get("out.csv.rest.jsonl")) == ["1"]
+    assert [path.name for path in tmp_path.iterdir()] == ["p.jinja"]

@@ -11,6 +11,7 @@
 #include "cli/table_options.h"
 #include "cli/vllm_options.h"
 #include "proof/manifest.h"
+#include "s3/s3.h"
 #include "server/offline.h"
 #include "server/offline_places.h"
 
@@ -125,7 +126,8 @@ static enum err deliver(struct command_call *call, const struct offline_summary 
                 printable(chosen->places.output_path).text);
         return err;
     }
-    run_summary_print(summary, chosen->json, chosen->output, &chosen->prices);
+    const char *table = s3_is_place(chosen->output) ? chosen->output : chosen->places.output_path;
+    run_summary_print(summary, chosen->json, chosen->output, table, &chosen->prices);
     if (summary->failed > 0) call->status = EXIT_FAILED;
     return OK;
 }

@@ -63,7 +63,7 @@ static void print_costs(const struct offline_summary *is, const struct prices *p
 }
 
 void run_summary_print(const struct offline_summary *is, bool json, const char *name,
-                       const struct prices *prices) {
+                       const char *table, const struct prices *prices) {
     /* The query of a URL may be a secret. */
     char output[PATH_MAX];
     snprintf(output, sizeof output, "%.*s", (int)strcspn(name, is_url(name) ? "?#" : ""),
@@ -92,7 +92,7 @@ void run_summary_print(const struct offline_summary *is, bool json, const char *
         if (is->rest_lines > 0)
             fprintf(stderr, "%" PRIu64 " %s more than the table shows: whole in " TABLE_REST "\n",
                     is->rest_lines, plural(is->rest_lines, "result has", "results have"),
-                    printable(output).text);
+                    printable(table).text);
         print_shapes(is->shapes);
         print_costs(is, prices);
         return;

@@ -10,6 +10,6 @@
 #include "server/offline.h"
 
 /* Prints sentences on standard error, or one JSON object on standard output. `name`: the output as
- * the user named it. */
+ * the user named it; `table`: the one next to which the results are that a table does not show. */
 void run_summary_print(const struct offline_summary *is, bool json, const char *name,
-                       const struct prices *prices);
+                       const char *table, const struct prices *prices);

@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "s3/s3.h"
 #include "server/transfer.h"
+#include "table/answers.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define NAME_HEX 16 /* digits of the sum of a URL */
+#define REST_BYTES (PATH_MAX + 16)
 
 static bool is_stream(const char *name) {
     return strcmp(name, "-") == 0;
@@ -137,21 +139,36 @@ static enum err open_storage(const char *name, const volatile bool *stop, struct
     return err == OK ? s3_open(ret_s3, &options, error) : err;
 }
 
-/* Before anything runs: whether the output may be written. An object that appeared since the run
- * has begun is that run's. */
-static enum err check_object(const struct offline_places *places, const volatile bool *stop,
+/* ERR_CONFLICT for an object that exists, unless `may_exist`. */
+static enum err check_object(const char *name, bool may_exist, const volatile bool *stop,
                              struct error *error) {
     struct s3_place place;
     struct s3 *s3 = NULL;
     bool exists = false;
-    if (!s3_is_place(places->output)) return OK;
-    enum err err = open_storage(places->output, stop, &s3, &place, error);
-    if (err == OK && !places->may_replace && !has_begun(places))
-        err = s3_look(s3, &place, &exists, error);
+    enum err err = open_storage(name, stop, &s3, &place, error);
+    if (err == OK && !may_exist) err = s3_look(s3, &place, &exists, error);
     s3_close(s3);
     if (err != OK || !exists) return err;
     return err_set(error, ERR_CONFLICT, "%.300s exists; name another object, or --overwrite it",
-                   places->output);
+                   name);
+}
+
+static void name_rest(const char *name, char ret_name[REST_BYTES]) {
+    snprintf(ret_name, REST_BYTES, TABLE_REST, name);
+}
+
+/* Before anything runs: whether the output may be written. An object that appeared since the run
+ * has begun is that run's. */
+static enum err check_output(const struct offline_places *places, const volatile bool *stop,
+                             struct error *error) {
+    char rest[REST_BYTES];
+    bool may_exist = places->may_replace || has_begun(places);
+    enum table_kind kind = table_kind_of(places->output);
+    if (!s3_is_place(places->output)) return OK;
+    enum err err = check_object(places->output, may_exist, stop, error);
+    if (err != OK || kind == TABLE_NONE || kind == TABLE_JSONL) return err;
+    name_rest(places->output, rest);
+    return check_object(rest, may_exist, stop, error);
 }
 
 /* Sends the output, or fetches the input. */
@@ -167,7 +184,7 @@ static enum err move_object(const char *name, const char *path, bool is_put,
 
 enum err offline_places_fetch(const struct offline_places *places, const volatile bool *stop,
                               struct error *error) {
-    enum err err = check_object(places, stop, error);
+    enum err err = check_output(places, stop, error);
     if (err != OK || !is_elsewhere(places->input)) return err;
     if (is_stream(places->input)) return keep_input(places->input_path, stop, error);
     if (has_begun(places) && is_there(places->input_path)) return OK;
@@ -176,16 +193,31 @@ enum err offline_places_fetch(const struct offline_places *places, const volatil
     return transfer_get(places->input, places->input_path, stop, error);
 }
 
+/* Sends the results that a table does not show, which a reader of the table looks for next to it:
+ * so they come first. */
+static enum err send_rest(const struct offline_places *places, const char *rest_path,
+                          const volatile bool *stop, struct error *error) {
+    char rest[REST_BYTES];
+    if (!s3_is_place(places->output) || !is_there(rest_path)) return OK;
+    name_rest(places->output, rest);
+    return move_object(rest, rest_path, true, stop, error);
+}
+
 enum err offline_places_send(const struct offline_places *places, const volatile bool *stop,
                              struct error *error) {
-    enum err err = OK;
+    char rest_path[REST_BYTES];
     bool is_sent = is_elsewhere(places->output);
+    name_rest(places->output_path, rest_path);
+    enum err err = send_rest(places, rest_path, stop, error);
+    if (err != OK) return err;
     if (is_stream(places->output))
         err = print_output(places->output_path, stop, error);
     else if (s3_is_place(places->output))
         err = move_object(places->output, places->output_path, true, stop, error);
     else if (is_sent)
         err = transfer_put(places->output, places->output_path, stop, error);
+    if (err == OK && s3_is_place(places->output) && is_there(rest_path))
+        err = s3_forget(rest_path, error);
     if (err == OK && is_sent) err = s3_forget(places->output_path, error);
     if (err == OK && is_elsewhere(places->input)) err = s3_forget(places->input_path, error);
     return err;

@@ -10,7 +10,8 @@
  * means the same output. For standard output SUM is a hash of the input's name, so that the same
  * command finds what an earlier call has left. Standard input is read on every call, and compared
  * as a file is. What comes from S3 or goes there is continued after a break. Both files are removed
- * when the results have arrived.
+ * when the results have arrived. Results that a table does not show in whole (TABLE_REST) go to S3
+ * next to it; a URL names one object, so they stay here.
  *
  * Thread: main.
  * Memory: the caller's struct, which borrows the names. */
