@@ -316,6 +316,43 @@ def test_a_storage_that_writes_over_what_exists_is_refused(storage, tmp_path):
     assert done.returncode == 3 and "'If-None-Match: *'" in done.stderr, done.stderr
 
 
+def doctor(storage, folder, **environment):
+    """What quern doctor finds of the copy and of a running server: verdict, text and remedy."""
+    config = folder / "config"
+    config.write_text(f"model = m=echo\nport = 0\nstate-dir = {folder}/one\ncopy-to = {PLACE}\n")
+    done = support.quern("doctor",
+                         "--config",
+                         config,
+                         "--json",
+                         env={**storage.environment, **environment},
+                         timeout=300)
+    return [(f["verdict"], f["text"], f["remedy"] or "") for f in json.loads(done.stdout)["findings"]
+            if f["area"] in ("copy", "settings")]
+
+
+def test_the_doctor_names_what_the_storage_of_a_copy_lacks(storage, machine, tmp_path):
+    assert any(f[0] == "good" and "has no copy yet" in f[1] for f in doctor(storage, tmp_path))
+    storage.check_signatures(1000)
+    one = machine("one").start()
+    before = {key: storage.get(key) for key in storage.keys()}
+    assert any(f[0] == "good" and "refuses to write over" in f[1]
+               for f in doctor(storage, tmp_path))
+    assert before.items() <= {key: storage.get(key) for key in storage.keys()}.items()
+    storage.ignores_conditions = True
+    one.stop()
+    assert any(f[0] == "wrong" and "'If-None-Match: *'" in f[1] for f in doctor(storage, tmp_path))
+    storage.ignores_conditions = False
+    storage.is_away = True
+    assert any(f[0] == "wrong" and "503" in f[1] for f in doctor(storage, tmp_path))
+    storage.is_away = False
+    for code, remedy in (("RequestTimeTooSkewed", "set the clock"), ("AccessDenied", "correct the account")):
+        storage.answers = [("GET", "", (403, f"<Error><Code>{code}</Code></Error>"))]
+        assert any(f[0] == "wrong" and code in f[1] and remedy in f[2]
+                   for f in doctor(storage, tmp_path))
+    found = doctor(storage, tmp_path, AWS_ENDPOINT_URL="http://127.0.0.1:9")
+    assert any(f[0] == "wrong" and "look at the network" in f[2] for f in found)
+
+
 def test_a_standby_without_a_copy_says_so(storage, tmp_path):
     done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "x", "--copy-to", PLACE,
                          "--standby", *ECHO, env=storage.environment)

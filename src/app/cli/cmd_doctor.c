@@ -74,6 +74,7 @@ static struct doctor_settings values_of(struct options *options) {
         .api_key_file = text_of(options, "api-key-file"),
         .webhook_secret_file = text_of(options, "webhook-secret-file"),
         .env_file = text_of(options, "env-file"),
+        .copy_to = text_of(options, "copy-to"),
         .queue = text_of(options, "queue"),
         .queue_password_file = text_of(options, "queue-password-file"),
         .queue_ca_file = text_of(options, "queue-ca-file"),

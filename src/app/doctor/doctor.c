@@ -12,6 +12,7 @@ void doctor_check(struct doctor *doctor) {
     doctor_check_service(doctor);
     doctor_check_upstreams(doctor);
     doctor_check_queue(doctor);
+    doctor_check_copy(doctor);
     doctor_check_server(doctor);
     doctor_check_device(doctor); /* at last: a driver may start threads */
 }

@@ -36,6 +36,7 @@ struct doctor_settings {
     int64_t port;
     const char *certificate, *certificate_key; /* files of TLS */
     const char *api_key_file, *webhook_secret_file, *env_file;
+    const char *copy_to;
     const char *queue, *queue_password_file, *queue_ca_file, *queue_cert_file;
 };
 

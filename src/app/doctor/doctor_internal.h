@@ -25,3 +25,5 @@ void doctor_check_upstreams(struct doctor *doctor);
 void doctor_check_service(struct doctor *doctor);
 /* doctor_queue.c: the server between machines. */
 void doctor_check_queue(struct doctor *doctor);
+/* doctor_copy.c: the storage of the copy. */
+void doctor_check_copy(struct doctor *doctor);

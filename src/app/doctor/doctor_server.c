@@ -90,6 +90,27 @@ static void check_ready(struct doctor *doctor, struct remote *remote, const char
     json_decref(object);
 }
 
+/* What the server says of its copy. Nothing without the right to ask. */
+static void check_copy(struct doctor *doctor, struct remote *remote, const char *url) {
+    struct error error = {0};
+    char state[16], why[400];
+    int status;
+    json_t *object;
+    if (ask(remote, "/machine", false, &status, &object, &error) != OK) return;
+    const json_t *copy = json_object_get(object, "copy");
+    copy_member(copy, "state", state, sizeof state);
+    copy_member(copy, "error", why, sizeof why);
+    if (strcmp(state, "stored") == 0 && !*why)
+        doctor_find(doctor, DOCTOR_GOOD, SERVER, NULL, "the copy of %s has all that it told", url);
+    else if (*state)
+        doctor_find(doctor, DOCTOR_WRONG, SERVER,
+                    "nothing is lost: changes get 503 and batches pause until the storage takes it",
+                    "the copy of %s lacks changes of the last %" PRId64 " s%s%s", url,
+                    (int64_t)json_integer_value(json_object_get(copy, "behind_ms")) / 1000,
+                    *why ? ": " : "", why);
+    json_decref(object);
+}
+
 static void check_key(struct doctor *doctor, struct remote *remote, const char *url) {
     struct error error = {0};
     int status;
@@ -114,6 +135,7 @@ static void check_running(struct doctor *doctor, const struct remote_place *plac
         json_decref(object);
         check_ready(doctor, remote, place->base_url);
         check_key(doctor, remote, place->base_url);
+        check_copy(doctor, remote, place->base_url);
     } else if (must_run) {
         doctor_find(doctor, DOCTOR_WRONG, SERVER,
                     doctor->holds_server ? "it may listen on another port: see its log"
