@@ -99,7 +99,8 @@ class Proxy:
         self.port, self.state, self.rng, self.pairs = port, "good", None, []
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self.listener.getsockname()[1]}/?cluster=test"
+        self.near_port = self.listener.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.near_port}/?cluster=test"
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):

@@ -371,8 +371,7 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     if (err == OK) err = runner_open(&node->runner, node->store, &runner, error);
     if (err == OK) err = open_all_workers(node, options, error);
     if (err == OK && options->queue)
-        err = queue_open_fleet(options->queue, node->runner, store_dir(node->store),
-                               options->copy ? copy_name(options->copy) : "",
+        err = queue_open_fleet(options->queue, node->runner, store_dir(node->store), options->copy,
                                runner.lookahead_lines, &node->fleet, error);
     if (err == OK) err = check_aliases(node, error);
     if (err == OK) err = node_names_read(node, error);

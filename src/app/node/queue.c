@@ -4,6 +4,7 @@
 #include "base/address.h"
 #include "base/log.h"
 #include "cluster/bus_redis.h"
+#include "copy/copy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -103,17 +104,21 @@ static void adopted(void *context) {
     runner_adopted(context);
 }
 
+static bool may_lead(void *copy) {
+    return copy_is_fresh(copy);
+}
+
 static size_t ended(void *context, const uint64_t *job_ids, size_t count) {
     return runner_jobs_ended(context, job_ids, count);
 }
 
 /* The same directory on the same machine is the same server, whatever process serves it. So is each
  * server that leads the same copy: its state is that of the one before. */
-static void name_server(const char *dir, const char *copy, char ret_id[ID_BYTES]) {
+static void name_server(const char *dir, const struct copy *copy, char ret_id[ID_BYTES]) {
     char host[64];
     struct stat is;
-    if (*copy) {
-        snprintf(ret_id, ID_BYTES, "copy:%s", copy);
+    if (copy && *copy_name(copy)) {
+        snprintf(ret_id, ID_BYTES, "copy:%s", copy_name(copy));
         return;
     }
     if (stat(dir, &is) != 0) memset(&is, 0, sizeof is);
@@ -123,7 +128,7 @@ static void name_server(const char *dir, const char *copy, char ret_id[ID_BYTES]
 }
 
 enum err queue_open_fleet(struct queue_options *queue, struct runner *runner, const char *dir,
-                          const char *copy, uint32_t lines_max, struct fleet **ret_fleet,
+                          struct copy *copy, uint32_t lines_max, struct fleet **ret_fleet,
                           struct error *error) {
     char id[ID_BYTES];
     name_server(dir, copy, id);
@@ -131,6 +136,8 @@ enum err queue_open_fleet(struct queue_options *queue, struct runner *runner, co
                                           .id = id,
                                           .bytes_max = (uint64_t)queue->memory_bytes,
                                           .lines_max = lines_max,
+                                          .may_lead = copy ? may_lead : NULL,
+                                          .copy = copy,
                                           .context = runner,
                                           .seat = take_seat,
                                           .attach = attach,

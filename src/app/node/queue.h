@@ -13,6 +13,8 @@
 #include "secrets/secret.h"
 #include "workers/fleet/fleet.h"
 
+struct copy;
+
 /* The options as the command line has them; zero is a valid start. */
 struct queue_options {
     const char *url;           /* NULL: no queue */
@@ -31,10 +33,11 @@ bool queue_is_here(const struct queue_options *queue);
 /* As queue_options_read, and warns of a connection to another machine that anybody could read. */
 enum err queue_options_check(struct queue_options *queue, struct error *error) MUST_CHECK;
 void queue_options_release(struct queue_options *queue);
-/* Opens the fleet on the runner's seats. The name of its copy (copy_name) names this server, or if
- * that is empty the state directory. */
+/* Opens the fleet on the runner's seats. The name of the copy (copy_name) names this server, or the
+ * state directory `dir`; then the server begins to lead only while its copy is fresh, because another
+ * one of that name may lead. `copy` may be NULL. */
 enum err queue_open_fleet(struct queue_options *queue, struct runner *runner, const char *dir,
-                          const char *copy, uint32_t lines_max, struct fleet **ret_fleet,
+                          struct copy *copy, uint32_t lines_max, struct fleet **ret_fleet,
                           struct error *error) MUST_CHECK;
 /* The name of this machine, of letters, digits, ".", "_" and "-". */
 void queue_host_name(char ret_name[64]);

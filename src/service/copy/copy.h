@@ -41,6 +41,7 @@ struct copy_status {
 };
 
 #define COPY_AWAY_MS 10000
+#define COPY_FRESH_MS 10000 /* an entry is written at least each 3 s */
 
 /* Makes no call to the storage. */
 enum err copy_open(struct copy **ret_copy, const struct copy_options *options,
@@ -58,6 +59,9 @@ bool copy_wait(struct copy *copy, bool also_results, int64_t until_ns);
 /* Tells small files that other rooms or other processes have changed, such as keys. */
 void copy_look_at_files(struct copy *copy);
 bool copy_is_fenced(struct copy *copy);
+/* True if the copy took an entry within the last COPY_FRESH_MS: no other server leads it, since a
+ * standby waits for longer. */
+bool copy_is_fresh(struct copy *copy);
 /* A name that all servers have which lead this copy one after another, on whatever machine; empty:
  * none is known. From copy_attach on. */
 const char *copy_name(const struct copy *copy);

@@ -80,6 +80,15 @@ bool copy_is_fenced(struct copy *copy) {
     return is_fenced;
 }
 
+bool copy_is_fresh(struct copy *copy) {
+    pthread_mutex_lock(&copy->lock);
+    int64_t age_ns = clock_monotonic_ns() - copy->stored_ns;
+    bool is_fresh =
+        !copy->is_fenced && copy->stored_ns && age_ns < COPY_FRESH_MS * INT64_C(1000000);
+    pthread_mutex_unlock(&copy->lock);
+    return is_fresh;
+}
+
 bool copy_is_ending(struct copy *copy) {
     pthread_mutex_lock(&copy->lock);
     bool is_ending = copy->is_fenced || copy->is_closing || copy->stop || *copy->asked_to_stop;

@@ -50,6 +50,7 @@ static void send_one(struct copy *copy) {
     if (err == OK) {
         copy->next++;
         copy->copied = told;
+        copy->stored_ns = begun_ns;
         copy->waiting_ns = copy->told > told ? begun_ns : 0;
         copy->status.entries++;
         copy->status.entry_bytes += entry.bytes;

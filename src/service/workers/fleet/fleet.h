@@ -45,6 +45,9 @@ struct fleet_options {
     const char *id;         /* as for bus_ops.lead; copied */
     uint64_t bytes_max;     /* bodies in flight at all nodes (default 256 MiB) */
     uint32_t lines_max;     /* lines in flight per worker, if its node does not say less */
+    /* Whether this server may begin to lead the queue now, if it does not; NULL: always. */
+    bool (*may_lead)(void *copy);
+    void *copy;
     void *context;
     /* As runner_worker_seat, _attach and _tune. */
     bool (*seat)(void *context, struct worker_events *ret_events, uint32_t *ret_seat);

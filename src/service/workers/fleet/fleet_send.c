@@ -95,6 +95,16 @@ static void drop_gone(struct fleet *fleet) {
     }
 }
 
+static enum err lead(struct fleet *fleet, uint64_t *ret_epoch, bool *ret_follows,
+                     struct error *error) {
+    const struct fleet_options *options = &fleet->options;
+    if (options->may_lead && !options->may_lead(options->copy))
+        return err_set(
+            error, ERR_UNAVAILABLE,
+            "the copy of this server is not stored now: another one may have taken over");
+    return fleet->send_bus->ops->lead(fleet->send_bus, fleet->id, ret_epoch, ret_follows, error);
+}
+
 /* Leads, looks at the beats and at what follows from them. The lock is held, and let go. */
 static void look(struct fleet *fleet) {
     struct error error;
@@ -105,7 +115,7 @@ static void look(struct fleet *fleet) {
     for (struct fleet_node *node = fleet->nodes; node; node = node->next) node->is_seen = false;
     pthread_mutex_unlock(&fleet->lock);
     bool follows = fleet->follows;
-    enum err err = epoch ? OK : bus->ops->lead(bus, fleet->id, &epoch, &follows, &error);
+    enum err err = epoch ? OK : lead(fleet, &epoch, &follows, &error);
     if (err == OK) {
         pthread_mutex_lock(&fleet->lock);
         fleet->epoch = epoch;

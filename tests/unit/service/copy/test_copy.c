@@ -359,10 +359,12 @@ static void a_server_that_another_one_follows_acknowledges_nothing_more(void **s
         .place = world.place, .state_dir = world.here.dir, .stop = &never};
     open_server(&world);
     assert_true(copy_wait(world.copy, true, clock_monotonic_ns() + INT64_C(60000000000)));
+    assert_true(copy_is_fresh(world.copy));
+    assert_int_equal(strlen(copy_name(world.copy)), ENTRY_NONCE_BYTES - 1);
     take_over(&world);
     pipeline_upload(&world.here, STR("{}\n"), "batch", file_id);
     assert_false(copy_wait(world.copy, false, clock_monotonic_ns() + INT64_C(60000000000)));
-    assert_true(copy_is_fenced(world.copy));
+    assert_true(copy_is_fenced(world.copy) && !copy_is_fresh(world.copy));
     copy_status(world.copy, &status);
     assert_non_null(strstr(status.sentence, "another"));
     close_server(&world);
