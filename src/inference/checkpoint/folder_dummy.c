@@ -20,6 +20,8 @@ static uint64_t seed_of(struct str name) {
 /* Adds a tensor whose type and axes are set. */
 static enum err add(struct checkpoint *checkpoint, struct tensor_name name,
                     struct checkpoint_tensor tensor, struct error *error) {
+    if (tensor.axes[0] == 0 || tensor.axes[1] == 0)
+        return err_set(error, ERR_INVALID, "config.json: tensor %s has no elements", name.text);
     tensor.name = arena_copy(&checkpoint->arena, str_from(name.text));
     tensor.spelled = tensor.name;
     struct packed_weight *weight = arena_alloc(&checkpoint->arena, sizeof *weight);

@@ -72,7 +72,9 @@ enum tensor_type shape_type_of(enum shape_types types, const struct checkpoint_t
     switch (types) {
     case SHAPE_Q8_0: return type_that_divides(TENSOR_Q8_0, columns);
     case SHAPE_Q4_K_M: return type_that_divides(type_in_q4_k_m(tensor, layers, is_tied), columns);
-    case SHAPE_MXFP4: return is_expert(tensor->name) ? TENSOR_MXFP4 : TENSOR_BF16;
+    case SHAPE_MXFP4:
+        if (!is_expert(tensor->name)) return TENSOR_BF16;
+        return type_that_divides(TENSOR_MXFP4, columns);
     case SHAPE_BF16: break;
     }
     abort();

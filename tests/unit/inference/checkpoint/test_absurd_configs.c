@@ -3,6 +3,7 @@
 /* Every family of config.json with numbers that no model has: they are refused by a sentence that
  * names the field, or what is read of them is within the bounds of config.h. */
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/config_json_families.h"
 
 #include <math.h>
@@ -488,6 +489,35 @@ static void a_state_of_gigabytes_is_refused(void **state) {
     }
 }
 
+static const char experts[] =
+    "{\"model_type\":\"gpt_oss\",\"hidden_size\":40,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,\"vocab_size\":50,"
+    "\"num_local_experts\":3,\"num_experts_per_tok\":2,\"rope_scaling\":{\"rope_type\":\"yarn\","
+    "\"factor\":4}%s}";
+
+static enum err open_shape(const char *more, struct checkpoint **ret_checkpoint,
+                           struct error *error) {
+    char text[1024];
+    snprintf(text, sizeof text, experts, more);
+    return checkpoint_open_shape(ret_checkpoint, str_from(text), SHAPE_MXFP4, error);
+}
+
+static void a_shape_has_whole_rows_or_is_refused_by_its_tensor(void **state) {
+    (void)state;
+    struct checkpoint *shape;
+    struct error error = {0};
+    assert_int_equal(open_shape("", &shape, &error), ERR_INVALID);
+    assert_string_equal(error.text, "config.json: tensor blk.0.ffn_gate_exps.bias has no elements");
+    assert_int_equal(open_shape(",\"intermediate_size\":64", &shape, &error), OK);
+    const struct checkpoint_tensor *up = checkpoint_find(shape, STR("blk.1.ffn_up.2.weight"));
+    const struct checkpoint_tensor *down = checkpoint_find(shape, STR("blk.1.ffn_down.2.weight"));
+    assert_int_equal(up->type, TENSOR_F16); /* no block of 32 divides rows of 40 */
+    assert_int_equal(up->bytes, 64 * 40 * 2);
+    assert_int_equal(down->type, TENSOR_MXFP4);
+    assert_int_equal(down->bytes, 40 * 64 / 32 * 17);
+    checkpoint_close(shape);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unknown_family_is_refused_by_a_whole_sentence),
@@ -496,6 +526,7 @@ int main(void) {
         cmocka_unit_test(no_absurd_count_is_taken_by_any_family),
         cmocka_unit_test(what_no_model_has_is_refused_by_its_name),
         cmocka_unit_test(a_state_of_gigabytes_is_refused),
+        cmocka_unit_test(a_shape_has_whole_rows_or_is_refused_by_its_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
