@@ -90,6 +90,7 @@ struct copy {
     bool is_sending;
     bool is_fenced, is_closing;
     int64_t sent_ns, close_ns;
+    int64_t paced_ns;  /* begin of the last entry for which no client waited */
     int64_t stored_ns; /* begin of the last write of an entry that was good; 0: none */
 
     struct object_row *rows; /* (row_count), guarded by lock */

@@ -25,6 +25,11 @@ static void fence(struct copy *copy, const struct error *error) {
     pthread_cond_broadcast(&copy->stored);
 }
 
+/* Whether someone waits for the next entry. The lock is held. */
+static bool is_urgent(const struct copy *copy) {
+    return copy->asked > copy->copied || copy->is_closing;
+}
+
 /* Sends what was gathered, or a sign of life. The lock is held, and let go meanwhile. */
 static void send_one(struct copy *copy) {
     struct gathered taken = copy->gathered;
@@ -39,6 +44,7 @@ static void send_one(struct copy *copy) {
     copy->is_sending = true;
     copy->sent_ns = clock_monotonic_ns();
     int64_t begun_ns = copy->sent_ns;
+    if (!is_urgent(copy)) copy->paced_ns = begun_ns;
     pthread_mutex_unlock(&copy->lock);
     gathered_write(&taken, &header, &entry);
     gathered_release(&taken);
@@ -64,8 +70,7 @@ static void send_one(struct copy *copy) {
 static int64_t due_ns(const struct copy *copy) {
     if (!copy->gathered.has_any) return copy->sent_ns + BEAT_NS;
     bool is_full = gathered_bytes(&copy->gathered) >= FULL_BYTES;
-    bool is_urgent = copy->asked > copy->copied || copy->is_closing;
-    return is_full || is_urgent ? 0 : copy->sent_ns + EVERY_NS;
+    return is_full || is_urgent(copy) ? 0 : copy->paced_ns + EVERY_NS;
 }
 
 static void *sender_main(void *context) {
