@@ -66,6 +66,7 @@ void faults_tend(void) {
 static void fill(const struct event *event) {
     world->full_until_ns = world->now_ns + event->value * 1000000;
     world->fulls++;
+    world->may_rerun = true; /* a batch that cannot be taken up adopts nothing */
     world->disk.capacity = world->disk.taken + rng_below(&draws, FULL_BLOCKS + 1);
 }
 

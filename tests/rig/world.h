@@ -49,7 +49,7 @@ struct world {
     uint64_t capacity; /* the disk's, when it is not full */
     bool has_error;    /* a sync of this life failed, so the process may end itself */
     bool was_open;     /* the store was open once */
-    bool may_rerun;    /* the queue had trouble: a line that a node has may run again */
+    bool may_rerun;    /* the queue or the disk had trouble: a line of a node may run again */
     uint32_t trace_count;
     struct trace trace[WORLD_TRACE];
     char wrong[512]; /* the first violation; empty: none */
