@@ -65,7 +65,7 @@ void draft_find(struct draft *ret_draft, struct sequence *sequence, uint32_t roo
 }
 
 static uint8_t *chance_at(const struct draft *draft, uint32_t index) {
-    if (draft->is_guessed) return guess_chance_at(draft->sequence, draft->certainty[index]);
+    if (draft->is_from_model) return guess_chance_at(draft->sequence, draft->certainty[index]);
     uint8_t *chance = &draft->sequence->draft_chances[index_of_length(draft->length + index)];
     if (*chance == 0) *chance = first_chances[index_of_length(draft->length + index)];
     return chance;
@@ -89,7 +89,7 @@ void draft_learn(const struct draft *draft, uint32_t known) {
     for (uint32_t i = 0; i < draft->found && known + i < count && is_right; i++) {
         is_right = token_at(sequence, known + i) == draft->tokens[i];
         learn(chance_at(draft, i), is_right);
-        if (i == 0 && draft->is_guessed) learn(guess_chance_of_first(draft->sequence), is_right);
+        if (i == 0 && draft->is_from_model) learn(guess_chance_of_first(draft->sequence), is_right);
     }
 }
 

@@ -31,10 +31,10 @@
 /* The guess for one sequence in decode, in one step. */
 struct draft {
     struct sequence *sequence;
-    uint32_t length; /* from the text: tokens that both places have in common; 0: no guess */
-    uint32_t found;  /* tokens of the guess */
-    uint32_t count;  /* leading tokens of it that have rows */
-    bool is_guessed; /* by a model (guesses.c), not from the text */
+    uint32_t length;    /* from the text: tokens that both places have in common; 0: no guess */
+    uint32_t found;     /* tokens of the guess */
+    uint32_t count;     /* leading tokens of it that have rows */
+    bool is_from_model; /* guessed by a small model (guesses.c), not found in the text */
     int32_t tokens[DRAFT_TOKENS_MAX];
     uint8_t certainty[DRAFT_TOKENS_MAX];       /* how sure the model is of each, in 1/255 */
     const uint32_t *allowed[DRAFT_TOKENS_MAX]; /* tokens that may come behind each; NULL: all */

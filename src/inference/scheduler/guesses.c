@@ -70,7 +70,7 @@ static void note_time(struct scheduler *scheduler, const struct scheduler_guess 
 static void take(const struct scheduler *scheduler, struct draft *draft,
                  const struct scheduler_guess *guess) {
     struct sequence *sequence = draft->sequence;
-    *draft = (struct draft){.sequence = sequence, .is_guessed = true};
+    *draft = (struct draft){.sequence = sequence, .is_from_model = true};
     for (uint32_t i = 0; i < guess->count; i++) {
         const int32_t token = guess->tokens[i];
         if (token < 0 || (uint32_t)token >= scheduler->backend->caps.vocab ||

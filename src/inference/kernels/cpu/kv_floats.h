@@ -2,7 +2,8 @@
 #pragma once
 
 /* kv_floats: what kv_halves.h and kv_pairs.h have in common: products are summed up in float32, so
- * a score and a sum are what the lanes hold, and elements have no steps.
+ * a score and a sum are what the lanes hold, keys are multiplied as they are loaded, and elements
+ * have no steps.
  *
  * Include it where kv_vec and kv_word are known.
  *
@@ -18,6 +19,22 @@ typedef vec kv_sum; /* products of keys or values, one sum per lane */
 struct kv_query {
     const kv_word *words;
 };
+
+/* The including file defines these. */
+static inline kv_vec kv_load(const kv_element *at);
+static inline vec kv_dot(kv_vec a, kv_vec b, vec sum);
+
+static inline kv_keys kv_load_keys(const kv_element *at) {
+    return kv_load(at);
+}
+
+static inline kv_sum kv_dot_keys(kv_vec q, kv_keys keys, kv_sum sum) {
+    return kv_dot(q, keys, sum);
+}
+
+static inline kv_sum kv_dot_values(kv_vec weight, kv_vec values, kv_sum sum) {
+    return kv_dot(weight, values, sum);
+}
 
 static inline kv_sum kv_score_begin(const struct kv_query *query) {
     (void)query;

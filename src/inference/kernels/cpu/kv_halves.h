@@ -44,18 +44,6 @@ static inline vec kv_dot(kv_vec a, kv_vec b, vec sum) {
     return vec_fma(a, b, sum);
 }
 
-static inline kv_keys kv_load_keys(const kv_element *at) {
-    return kv_load(at);
-}
-
-static inline vec kv_dot_keys(kv_vec q, kv_keys keys, vec sum) {
-    return kv_dot(q, keys, sum);
-}
-
-static inline vec kv_dot_values(kv_vec weight, kv_vec values, vec sum) {
-    return kv_dot(weight, values, sum);
-}
-
 /* `count` elements of a query as words. room: (count, rounded up to a vector) */
 static inline struct kv_query kv_query(const float *q, uint32_t count, kv_word *room) {
     (void)count;
