@@ -370,9 +370,6 @@ bool config_has_local_rope(const struct model_config *config);
 const char *config_cpu_only(const struct model_config *config);
 /* Why only the CPU computes the texts of an embedder or of a model with labels; likewise. */
 const char *config_texts_cpu_only(const struct model_config *config);
-/* What of the model no GPU of ours has computed yet, though kernels are there: a noun, or NULL. A
- * GPU takes such a model when it is asked for, and not by itself. */
-const char *config_card_untried(const struct model_config *config);
 /* Elements of a head that are rotated: even. */
 uint32_t config_rotary_dim(const struct model_config *config);
 /* Factor of a row of the embedding. */

@@ -140,10 +140,6 @@ const char *config_texts_cpu_only(const struct model_config *config) {
     return config_cpu_only(config);
 }
 
-const char *config_card_untried(const struct model_config *config) {
-    return config_is_latent(config) ? "latent attention" : NULL;
-}
-
 /* The second table of rotations is then of the layers that do not turn. */
 static bool has_still_layers(const struct model_config *config) {
     const struct architecture *architecture = config->architecture;

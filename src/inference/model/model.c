@@ -231,12 +231,6 @@ static enum err check_device(struct model *model, const struct model_options *op
     if (options->device && cpu_only)
         return err_set(error, ERR_UNAVAILABLE,
                        "%s is computed on the CPU only so far: run with --device cpu", cpu_only);
-    const char *untried = config_card_untried(&model->config);
-    if (options->device && untried && options->device->settings.choice == GPU_CHOICE_AUTO)
-        return err_set(error, ERR_UNAVAILABLE,
-                       "%s was not measured on a GPU so far, so the CPU computes it: --device cuda "
-                       "has the GPU compute it",
-                       untried);
     if (config_is_recurrent(&model->config) && embeds)
         return err_set(error, ERR_INVALID,
                        "embeddings of a model with recurrent layers are not supported");

@@ -10,14 +10,16 @@ struct experts_case {
     float apart; /* deviation of the experts' own part of the logits: some have no row */
 };
 
-/* Few rows and more than a tile has; whole and broken tiles of weights; rows that are no multiple
- * of a stage, more stages than the ring has, one stage alone. */
+/* Few rows, more than a tile has, and each width of a tile; whole and broken tiles of weights; rows
+ * that are no multiple of a stage, more stages than the ring has, one stage alone. */
 static const struct experts_case cases[] = {
     {4, 2, 1, 64, 64, 0},      {8, 2, 3, 256, 128, 2},   {6, 3, 17, 32, 336, 1},
     {3, 1, 60, 288, 80, 0},    {16, 4, 40, 96, 704, 3},  {2, 1, 330, 64, 64, 0},
     {2, 2, 193, 544, 144, 0},  {5, 2, 210, 320, 208, 4}, {1, 1, 400, 32, 64, 0},
     {7, 2, 100, 512, 1040, 1}, {3, 2, 97, 64, 272, 0},   {130, 8, 20, 32, 64, 0},
-    {4, 3, 150, 800, 48, 1},
+    {4, 3, 150, 800, 48, 1},   {1, 1, 75, 96, 208, 0},   {2, 2, 112, 64, 1040, 0},
+    {1, 1, 141, 288, 400, 0},  {2, 2, 176, 64, 144, 0},  {1, 1, 177, 96, 64, 0},
+    {9, 2, 300, 544, 272, 1},
 };
 
 struct numbers_of {

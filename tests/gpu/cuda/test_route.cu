@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "experts_world.h"
 
+#include "gpu/cuda/experts_tiles.h"
+
 /* Ways to choose, as models have them. */
 enum way { WAY_QWEN3, WAY_PLAIN, WAY_GPT_OSS, WAY_GEMMA, WAY_DEEPSEEK, WAY_BEST, WAY_COUNT };
 static const char *const way_names[WAY_COUNT] = {"softmax, renormalised",
@@ -137,7 +139,8 @@ static bool is_order(const struct cuda_expert_order &to) {
             if (tiles[1 + tile].first != first || tiles[1 + tile].count != place - first ||
                 tiles[1 + tile].begin != begin)
                 return false;
-        if (rows != (place - first + 191) / 192 && rows != (place - first + 63) / 64) return false;
+        const uint32_t most_rows = cuda_expert_tile_rows();
+        if (rows != (place - first + most_rows - 1) / most_rows) return false;
     }
     return tile == tiles[0].count;
 }

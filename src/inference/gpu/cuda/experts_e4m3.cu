@@ -7,4 +7,4 @@ enum err cuda_experts_e4m3(const struct cuda_experts *call, struct CUstream_st *
     return launch_of_code<CUDA_E4M3>(call, stream, error);
 }
 
-CUDA_MODULE(experts_e4m3, experts_by_mma<expert_shape<CUDA_E4M3, true>>)
+CUDA_MODULE(experts_e4m3, experts_by_mma<expert_shape<CUDA_E4M3, CUDA_EXPERTS_DOWN>>)

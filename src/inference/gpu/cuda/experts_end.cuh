@@ -20,9 +20,10 @@
 #define UNIT_LINES 32
 #define UNITS 8 /* units in a tile, at most */
 
-template <int CODE_, bool IS_GATED_> struct expert_shape {
+template <int CODE_, int ENDING_> struct expert_shape {
     static constexpr int CODE = CODE_;
-    static constexpr bool IS_GATED = IS_GATED_;
+    static constexpr int ENDING = ENDING_;
+    static constexpr bool IS_GATED = ENDING != CUDA_EXPERTS_DOWN;
     static constexpr int PARTS = IS_GATED ? 2 : 1;          /* parts of the weights */
     static constexpr int UNIT_WIDTH = UNIT_LINES / PARTS;   /* width of y */
     static constexpr int HALF_LINES = IS_GATED ? 0 : 8;     /* between the eights of a sixteen */
@@ -57,6 +58,19 @@ __device__ static inline uint32_t items_of(const struct cuda_experts &call, uint
 template <class S>
 __device__ static inline uint32_t source_row(const struct cuda_experts &call, uint32_t place) {
     return S::IS_GATED ? call.by.order[place] / call.by.each : place;
+}
+
+/* Where the numbers of a tile's line are: lines as they lie in a stage, by unit, sixteen and eight.
+ * NO_LINE behind the last. */
+#define NO_LINE SIZE_MAX
+template <class S>
+__device__ static inline size_t line_at(const struct cuda_experts &call,
+                                        const struct expert_item &item, uint32_t line) {
+    const uint32_t width = call.outputs / S::PARTS, half = line % 16 / 8;
+    const uint32_t column = (item.unit + line / UNIT_LINES) * S::UNIT_WIDTH;
+    if (column >= width) return NO_LINE;
+    return (size_t)item.expert * call.outputs + column + line % UNIT_LINES / 16 * S::SIXTEEN_LINES +
+           half * (S::IS_GATED ? width : (uint32_t)S::HALF_LINES) + line % 8;
 }
 
 /* ---- numbers of a thread ---- */
@@ -122,8 +136,7 @@ __device__ static inline void find_scales(const struct cuda_experts &call,
 }
 
 /* What an ending needs beside the sums. */
-template <int EIGHTS>
-struct expert_end {
+template <int EIGHTS> struct expert_end {
     uint32_t column; /* column of y where the unit's columns begin */
     bool is_there;   /* the unit, in this tile and in the weights */
     struct expert_lines lines;
@@ -165,11 +178,12 @@ __device__ static inline void each_gated(float (&y)[2][2], const float (&z)[2][2
         for (int j = 0; j < 2; j++) y[i][j] = gated(z[i][0][j], z[i][1][j]);
 }
 
+template <int ENDING>
 __device__ static inline void gate(const struct cuda_experts &call, float (&y)[2][2],
                                    const float (&z)[2][2][2]) {
-    if (call.ending == CUDA_EXPERTS_SILU)
+    if constexpr (ENDING == CUDA_EXPERTS_SILU)
         each_gated(y, z, [](float gate, float up) { return activate<CUDA_SILU>(gate) * up; });
-    else if (call.ending == CUDA_EXPERTS_GELU_TANH)
+    else if constexpr (ENDING == CUDA_EXPERTS_GELU_TANH)
         each_gated(y, z, [](float gate, float up) { return activate<CUDA_GELU_TANH>(gate) * up; });
     else
         each_gated(y, z, [&](float gate, float up) { return clamped(call, gate, up); });
@@ -229,7 +243,7 @@ leave_eight(const struct cuda_experts &call, const struct expert_item &item,
                                  end.lines.bias[i][half]);
     if constexpr (S::IS_GATED) {
         float y[2][2];
-        gate(call, y, z);
+        gate<S::ENDING>(call, y, z);
 #pragma unroll
         for (int i = 0; i < 2; i++) words[i] = cuda_transpose(cuda_pack_bf16(y[i][0], y[i][1]));
     } else {
@@ -247,13 +261,18 @@ leave_eight(const struct cuda_experts &call, const struct expert_item &item,
     }
 }
 
-/* A unit's y: of EIGHTS · 8 rows, as many as the item has. */
+/* A unit's y: of EIGHTS · 8 rows, as many as the item has. Two eights at a time, or each would wait
+ * for what it begins itself. */
 template <class S, int EIGHTS, class T>
 __device__ static inline void
 leave_unit(const struct cuda_experts &call, const struct expert_item &item,
            const struct expert_end<EIGHTS> &end, const T (&sums)[2][EIGHTS][4]) {
+    static_assert(EIGHTS % 2 == 0, "two at a time");
     if (!end.is_there) return;
 #pragma unroll
-    for (int c = 0; c < EIGHTS; c++)
-        if ((uint32_t)c * 8 < item.count) leave_eight<S, EIGHTS>(call, item, end, sums, c);
+    for (int c = 0; c < EIGHTS; c += 2) {
+        if ((uint32_t)c * 8 >= item.count) return;
+        leave_eight<S, EIGHTS>(call, item, end, sums, c);
+        leave_eight<S, EIGHTS>(call, item, end, sums, c + 1);
+    }
 }

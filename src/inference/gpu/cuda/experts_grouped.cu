@@ -25,9 +25,9 @@
 #define ONES 0x3f803f80u
 static_assert(THREADS == ROWS * ROW_BYTES / 16, "a thread copies 16 B of a row for each group");
 
-template <int KIND_, bool IS_GATED_> struct grouped_experts {
+template <int KIND_, int ENDING> struct grouped_experts {
     static constexpr int KIND = KIND_;
-    typedef expert_shape<CUDA_BF16, IS_GATED_> end;
+    typedef expert_shape<CUDA_BF16, ENDING> end;
 };
 
 /* A stage of a warp's codes and scales on its way; zeros behind the last group. */
@@ -182,18 +182,26 @@ static enum err launch_tiles(const struct cuda_experts *call, cudaStream_t strea
         *call, columns);
 }
 
+template <int KIND, int ENDING>
+static enum err launch_ending(const struct cuda_experts *call, cudaStream_t stream,
+                              struct error *error) {
+    typedef grouped_experts<KIND, ENDING> shape;
+    return cuda_expert_tile_rows() == EXPERT_GROUP_ROWS
+               ? launch_tiles<shape, EXPERT_GROUP_ROWS>(call, stream, error)
+               : launch_tiles<shape, EXPERT_MMA_ROWS>(call, stream, error);
+}
+
 template <int KIND>
 static enum err launch_kind(const struct cuda_experts *call, cudaStream_t stream,
                             struct error *error) {
-    const bool is_gated = call->ending != CUDA_EXPERTS_DOWN;
-    const bool is_wide = cuda_expert_tile_rows() == EXPERT_GROUP_ROWS;
-    if (is_gated && is_wide)
-        return launch_tiles<grouped_experts<KIND, true>, EXPERT_GROUP_ROWS>(call, stream, error);
-    if (is_gated)
-        return launch_tiles<grouped_experts<KIND, true>, EXPERT_MMA_ROWS>(call, stream, error);
-    if (is_wide)
-        return launch_tiles<grouped_experts<KIND, false>, EXPERT_GROUP_ROWS>(call, stream, error);
-    return launch_tiles<grouped_experts<KIND, false>, EXPERT_MMA_ROWS>(call, stream, error);
+    switch (call->ending) {
+    case CUDA_EXPERTS_DOWN: return launch_ending<KIND, CUDA_EXPERTS_DOWN>(call, stream, error);
+    case CUDA_EXPERTS_SILU: return launch_ending<KIND, CUDA_EXPERTS_SILU>(call, stream, error);
+    case CUDA_EXPERTS_GELU_TANH:
+        return launch_ending<KIND, CUDA_EXPERTS_GELU_TANH>(call, stream, error);
+    case CUDA_EXPERTS_CLAMPED: break;
+    }
+    return launch_ending<KIND, CUDA_EXPERTS_CLAMPED>(call, stream, error);
 }
 
 enum err cuda_experts_grouped(const struct cuda_experts *call, struct CUstream_st *stream,
@@ -210,4 +218,5 @@ enum err cuda_experts_grouped(const struct cuda_experts *call, struct CUstream_s
     return err_set(error, ERR_INVALID, "experts have codes of four bits, or no groups");
 }
 
-CUDA_MODULE(experts_grouped, grouped_by_mma<grouped_experts<GROUPED_E2M1, true>, EXPERT_MMA_ROWS>)
+CUDA_MODULE(experts_grouped,
+            grouped_by_mma<grouped_experts<GROUPED_E2M1, CUDA_EXPERTS_DOWN>, EXPERT_MMA_ROWS>)

@@ -69,6 +69,10 @@ template <class S>
 static inline enum err launch_experts(const struct cuda_experts *call, cudaStream_t stream,
                                       struct error *error) {
     const uint64_t row_bytes = (uint64_t)call->inputs * (S::CODE == CUDA_BF16 ? 2 : 1);
+    const uint64_t rows = (uint64_t)call->by.rows * (S::IS_GATED ? 1 : call->by.each);
+    if (rows * row_bytes > UINT32_MAX)
+        return err_set(error, ERR_INVALID, "%llu rows of %u numbers are too many for experts",
+                       (unsigned long long)rows, call->inputs);
     const uint32_t blocks = expert_blocks<S>();
     return blocks > 0 ? launch_tiles<S>(call, blocks, row_bytes, stream, error)
                       : launch_mma<S>(call, row_bytes, stream, error);
@@ -77,7 +81,14 @@ static inline enum err launch_experts(const struct cuda_experts *call, cudaStrea
 template <int CODE>
 static inline enum err launch_of_code(const struct cuda_experts *call, cudaStream_t stream,
                                       struct error *error) {
-    if (call->ending == CUDA_EXPERTS_DOWN)
-        return launch_experts<expert_shape<CODE, false>>(call, stream, error);
-    return launch_experts<expert_shape<CODE, true>>(call, stream, error);
+    switch (call->ending) {
+    case CUDA_EXPERTS_DOWN:
+        return launch_experts<expert_shape<CODE, CUDA_EXPERTS_DOWN>>(call, stream, error);
+    case CUDA_EXPERTS_SILU:
+        return launch_experts<expert_shape<CODE, CUDA_EXPERTS_SILU>>(call, stream, error);
+    case CUDA_EXPERTS_GELU_TANH:
+        return launch_experts<expert_shape<CODE, CUDA_EXPERTS_GELU_TANH>>(call, stream, error);
+    case CUDA_EXPERTS_CLAMPED: break;
+    }
+    return launch_experts<expert_shape<CODE, CUDA_EXPERTS_CLAMPED>>(call, stream, error);
 }

@@ -3,7 +3,8 @@
 #include "gpu/cuda/modules.h"
 
 uint32_t cuda_expert_tile_rows(void) {
-    return expert_blocks<expert_shape<CUDA_BF16, true>>() > 0 ? EXPERT_GROUP_ROWS : EXPERT_MMA_ROWS;
+    return expert_blocks<expert_shape<CUDA_BF16, CUDA_EXPERTS_DOWN>>() > 0 ? EXPERT_GROUP_ROWS
+                                                                           : EXPERT_MMA_ROWS;
 }
 
 uint32_t cuda_expert_tiles_most(const struct cuda_expert_order *order) {
@@ -28,7 +29,7 @@ enum err cuda_experts(const struct cuda_experts *call, struct CUstream_st *strea
     if (call->by.rows == 0 || call->outputs == 0) return OK;
     if (call->outputs % UNIT_LINES != 0 || call->inputs == 0 || call->inputs % (128 / bits) != 0 ||
         !is_at_16(call->weights) || !is_at_16(call->in) || !is_at_16(call->y) ||
-        !is_at_16(call->by.tiles))
+        !is_at_16(call->by.tiles) || !is_at_16(call->column_scale) || !is_at_16(call->bias))
         return err_set(error, ERR_INVALID, "no experts of %u x %u numbers here", call->outputs,
                        call->inputs);
     if (call->grouping != GROUPED_NOT) return cuda_experts_grouped(call, stream, error);
@@ -37,4 +38,4 @@ enum err cuda_experts(const struct cuda_experts *call, struct CUstream_st *strea
     return cuda_experts_bf16(call, stream, error);
 }
 
-CUDA_MODULE(experts_product, experts_by_mma<expert_shape<CUDA_BF16, true>>)
+CUDA_MODULE(experts_product, experts_by_mma<expert_shape<CUDA_BF16, CUDA_EXPERTS_DOWN>>)

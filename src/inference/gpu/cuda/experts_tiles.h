@@ -5,7 +5,7 @@
 
 #include "gpu/cuda/experts.h"
 
-#define EXPERT_GROUP_ROWS 192 /* with products of warpgroups */
+#define EXPERT_GROUP_ROWS 160 /* with products of warpgroups */
 #define EXPERT_MMA_ROWS 64
 
 #ifdef __cplusplus

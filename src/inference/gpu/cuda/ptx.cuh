@@ -22,7 +22,12 @@ __device__ static inline void cuda_copy16(uint32_t to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-/* The same, or 16 zero bytes without a look at `from`. */
+/* The same of 4 bytes, through the L1. */
+__device__ static inline void cuda_copy4(uint32_t to, const void *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+
+/* 16 bytes, or 16 zero bytes without a look at `from`. */
 __device__ static inline void cuda_copy16_if(uint32_t to, const void *from, bool is_wanted) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                  "r"(is_wanted ? 16 : 0)
@@ -90,8 +95,8 @@ __device__ static inline void cuda_mma_tf32(float sum[4], const float a[4], floa
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
                  : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])),
-                   "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-                   "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+                   "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b0)),
+                   "r"(__float_as_uint(b1)));
 }
 
 /* The same of four: a: (g, t) (g+8, t); b: (t, g). */

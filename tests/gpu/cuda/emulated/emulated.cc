@@ -29,6 +29,7 @@ alignas(1024) thread_local char cuda_memory[SHARED_BYTES];
 struct copy {
     uint32_t to;
     const void *from; /* NULL: zeros */
+    uint32_t bytes;
 };
 
 struct thread {
@@ -235,16 +236,17 @@ void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *
 /* ---- copies ---- */
 
 static void do_copy(const copy *one) {
-    if (one->to % 16 || one->to + 16 > SHARED_BYTES) die("a copy leaves shared memory");
+    if (one->to % one->bytes || one->to + one->bytes > SHARED_BYTES)
+        die("a copy leaves shared memory");
     if (one->from)
-        memcpy(cuda_memory + one->to, one->from, 16);
+        memcpy(cuda_memory + one->to, one->from, one->bytes);
     else
-        memset(cuda_memory + one->to, 0, 16);
+        memset(cuda_memory + one->to, 0, one->bytes);
 }
 
-void emulated_copy(uint32_t to, const void *from, bool is_wanted) {
-    copy one = {to, is_wanted ? from : NULL};
-    if ((uintptr_t)from % 16) die("a copy begins at no multiple of 16");
+void emulated_copy(uint32_t to, const void *from, uint32_t bytes, bool is_wanted) {
+    copy one = {to, is_wanted ? from : NULL, bytes};
+    if ((uintptr_t)from % bytes) die("a copy begins at no multiple of its bytes");
     if (is_late)
         threads[threadIdx.x].groups.back().push_back(one);
     else

@@ -32,7 +32,6 @@ static void a_line_of_the_cache_is_the_only_key_of_all_heads(void **state) {
     assert_true(fabsf(config->attention_scale - 1.0f / sqrtf(40.0f)) < 1e-7f);
     assert_null(config_cpu_only(config));
     assert_non_null(config_texts_cpu_only(config));
-    assert_string_equal(config_card_untried(config), "latent attention");
     open_good("{\"q_lora_rank\":56,\"rope_interleave\":false}", &json);
     assert_int_equal(config->latent.q_rank, 56);
     assert_true(config->latent.halves_turn);

@@ -23,15 +23,18 @@ static inline uint32_t cuda_shared_address(const void *at) {
 }
 
 /* Copies happen at once, or not before somebody waits for them: by turns of the runs. */
-void emulated_copy(uint32_t to, const void *from, bool is_wanted);
+void emulated_copy(uint32_t to, const void *from, uint32_t bytes, bool is_wanted);
 void emulated_commit(void);
 void emulated_wait(int count);
 
 static inline void cuda_copy16(uint32_t to, const void *from) {
-    emulated_copy(to, from, true);
+    emulated_copy(to, from, 16, true);
+}
+static inline void cuda_copy4(uint32_t to, const void *from) {
+    emulated_copy(to, from, 4, true);
 }
 static inline void cuda_copy16_if(uint32_t to, const void *from, bool is_wanted) {
-    emulated_copy(to, from, is_wanted);
+    emulated_copy(to, from, 16, is_wanted);
 }
 static inline void cuda_copy_commit(void) {
     emulated_commit();
