@@ -70,7 +70,7 @@ def test_bash_completes_values(bash, tmp_path):
     assert set(bash("serve", "-m", f"{tmp_path}/")) == {
         f"{tmp_path}/{name}"
         for name in ("folder", "file.gguf", "two words.gguf")}
-    assert bash("models", "") == ["list", "inspect", "verify", "add"]
+    assert bash("models", "") == ["list", "fit", "inspect", "verify", "add"]
     assert bash("models", "inspect", f"{tmp_path}/fi") == [f"{tmp_path}/file.gguf"]
     assert bash("run", f"{tmp_path}/t") == [f"{tmp_path}/two words.gguf"]
 

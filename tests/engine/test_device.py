@@ -306,18 +306,10 @@ def test_a_decoder_that_is_told_to_embed_stays_on_the_cpu(tmp_path, device, stat
     assert done.returncode == status and "are computed on the CPU only" in done.stderr
 
 
-SENTENCES = {
-    "olmo2": "a layer without a norm before it is computed on the CPU only so far: run with "
-             "--device cpu",
-    "deepseek_v2": "latent attention was not measured on a GPU so far, so the CPU computes it: "
-                   "--device cuda has the GPU compute it"}
-
-
-@pytest.mark.parametrize("family, device, status", [
-    ("olmo2", "auto", 0), ("olmo2", "cuda", 3), ("deepseek_v2", "auto", 0)])
-def test_what_a_card_does_not_know_stays_on_the_cpu(tmp_path, family, device, status):
+@pytest.mark.parametrize("device, status", [("auto", 0), ("cuda", 3)])
+def test_what_a_card_does_not_know_stays_on_the_cpu(tmp_path, device, status):
     model = tmp_path / "model.gguf"
-    gguf_of.convert(support.ROOT / "tests/engine/families" / family, model)
+    gguf_of.convert(support.ROOT / "tests/engine/families/olmo2", model)
     line = {
         "custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {
             "model": "m", "prompt": [1, 2], "max_tokens": 2}}
@@ -326,4 +318,5 @@ def test_what_a_card_does_not_know_stays_on_the_cpu(tmp_path, family, device, st
                          "--model", f"m={model}", "--device", device, "--device-plugin",
                          support.plain_device())
     assert done.returncode == status, done.stderr
-    assert SENTENCES[family] in done.stderr
+    assert ("a layer without a norm before it is computed on the CPU only so far: run with "
+            "--device cpu") in done.stderr

@@ -33,6 +33,11 @@ static enum err mark_path(const char *dir, const char *name, char ret_path[STORE
     return err_set(error, ERR_INVALID, "the state directory's name is too long");
 }
 
+enum err state_removed(const char *dir, struct error *error) {
+    return err_set(error, ERR_CONFLICT,
+                   "the state directory %s was removed by another quern process", dir);
+}
+
 enum err state_lock(const char *dir, bool read_only, int *ret_fd, struct error *error) {
     char path[STORE_PATH_BYTES];
     int fd, flags = read_only ? O_RDONLY : O_RDWR | O_CREAT | O_NOFOLLOW;
@@ -40,9 +45,7 @@ enum err state_lock(const char *dir, bool read_only, int *ret_fd, struct error *
     if (err == OK) err = os_open(&fd, path, flags, 0600, error);
     if (err == ERR_NOT_FOUND && read_only)
         return err_set(error, err, "%s is not a state directory of quern", dir);
-    if (err == ERR_NOT_FOUND) /* the caller has made it a moment ago */
-        return err_set(error, ERR_CONFLICT,
-                       "the state directory %s was removed by another quern process", dir);
+    if (err == ERR_NOT_FOUND) return state_removed(dir, error); /* the caller has made it */
     if (err != OK) return err;
     struct stat status;
     err = file_lock(fd, path, false, error);

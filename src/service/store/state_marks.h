@@ -20,6 +20,8 @@
 
 enum state_mark { STATE_MOVED, STATE_RESTORING, STATE_MARK_COUNT };
 
+/* ERR_CONFLICT: another process has removed the directory, which was there a moment ago. */
+enum err state_removed(const char *dir, struct error *error) MUST_CHECK;
 /* Locks the directory until the descriptor is closed. ERR_CONFLICT if another process has it open,
  * or removes it at this moment. `read_only` creates no lock file: ERR_NOT_FOUND if the directory is
  * none of a state. */

@@ -82,10 +82,17 @@ static enum err check_names(const struct store *store, struct error *error) {
     return OK;
 }
 
+/* Until the lock is held, a process that ends may remove the directory at any moment. */
+static enum err make_directory(const struct store *store, struct error *error) {
+    enum err err = os_mkdirs_durable(store->dir, error);
+    if (err != OK) return err;
+    err = check_folder(store, error);
+    if (err == ERR_NOT_FOUND) return state_removed(store->dir, error);
+    return err == OK ? check_names(store, error) : err;
+}
+
 static enum err open_parts(struct store *store, struct error *error) {
-    enum err err = store->read_only ? OK : os_mkdirs_durable(store->dir, error);
-    if (err == OK && !store->read_only) err = check_folder(store, error);
-    if (err == OK && !store->read_only) err = check_names(store, error);
+    enum err err = store->read_only ? OK : make_directory(store, error);
     if (err == OK) err = state_lock(store->dir, store->read_only, &store->lock_fd, error);
     if (err == OK && !store->read_only) err = state_marks_check(store->dir, error);
     ballast_size(store);
