@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes behind a queue (`quern worker --queue`) when the server's machine is lost, and a standby goes
 on from the copy: nodes, queue, storage, server and standby are processes of their own."""
-import pathlib, re, signal, sys, threading, time
+import pathlib, signal, sys, threading
 
 import pytest
 
 import object_storage, support
-from cluster import Node, Proxy, Redis, needs_redis
+from cluster import Node, Proxy, Redis, lines_run, needs_redis
 from test_copy import machine, running, storage  # fixtures
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
@@ -39,24 +39,6 @@ class Cluster:
         output, errors = self.two.results(batch)
         life.judge(output, lines)
         assert batch["status"] == "completed" and errors == []
-
-    def wait_for_beats(self):
-        """Until both nodes have told of themselves again."""
-        since = time.monotonic()
-
-        def told():
-            asked = time.monotonic()
-            ages = [node["beat_age_s"] for node in self.two.json("GET", "/v1/machine")["nodes"]]
-            return len(ages) == 2 and all(age < asked - since for age in ages)
-        support.until(told)
-
-    def ran(self):
-        """How many lines the nodes have run, by their own count. A beat that was on its way may not
-        know the last of them."""
-        self.wait_for_beats()
-        self.wait_for_beats()
-        text = self.two.call("GET", "/metrics")[1].decode()
-        return sum(map(int, re.findall(r"^quern_engine_steps_total\{.*\} (\d+)$", text, re.M)))
 
     def end(self):
         support.until(lambda: self.redis.packs() == 0)
@@ -104,7 +86,7 @@ def test_nodes_go_on_with_the_standby_of_a_killed_server(cluster):
     assert two.results(two.batch(done)) == told
     assert completed(two, running) >= counted
     cluster.judge(running, lines)
-    assert cluster.ran() == 60 + 400  # what nodes had is taken, and none has run twice
+    assert lines_run(cluster.two) == 60 + 400  # what nodes had is taken, and none has run twice
     again = two.create(support.jsonl(lines))["id"]
     cluster.judge(again, lines)
     cluster.end()

@@ -6,12 +6,12 @@ has run once.
 
 QUERN_KILLS scales the counts (1.0: 300 nodes, 100 servers, 200 FLUSHALLs, and 60 each of Redis,
 paused nodes, lost streams, older copies and bad networks); QUERN_SEED repeats the draws."""
-import os, random, re, signal, time
+import os, random, signal, time
 
 import pytest
 
 import life, support
-from cluster import Node, Proxy, Redis, Sniper, needs_redis
+from cluster import Node, Proxy, Redis, Sniper, lines_run, needs_redis
 
 pytestmark = needs_redis
 SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
@@ -44,24 +44,6 @@ class Scene:
         self.redis.__exit__()
         support.fsck(self.folder / "state")
 
-    def wait_for_beats(self):
-        """Until both nodes have told of themselves again."""
-        since = time.monotonic()
-
-        def told():
-            asked = time.monotonic()
-            ages = [node["beat_age_s"] for node in self.server.json("GET", "/v1/machine")["nodes"]]
-            return len(ages) == 2 and all(age < asked - since for age in ages)
-        support.until(told)
-
-    def ran(self):
-        """How many lines the nodes have run, by their own count. A beat that was on its way may not
-        know the last of them."""
-        self.wait_for_beats()
-        self.wait_for_beats()
-        text = self.server.call("GET", "/metrics")[1].decode()
-        rows = re.findall(r"^quern_engine_steps_total\{.*\} (\d+)$", text, re.M)
-        return sum(map(int, rows))
 
     # --- what is broken ---
 
@@ -137,9 +119,9 @@ def test_a_batch_ends_as_if_nothing_had_happened(tmp_path, what, count):
         life.judge(output, lines)
         assert errors == [], f"seed {SEED}"
         if what == "kill_server":  # the next one adopts what nodes have
-            assert scene.ran() == begun, f"seed {SEED}"
+            assert lines_run(scene.server) == begun, f"seed {SEED}"
         if what == "flush":  # two seconds of the results of both nodes
-            again = scene.ran() - begun
+            again = lines_run(scene.server) - begun
             assert 0 <= again <= done * 2 * 2000 // each_ms, f"seed {SEED}"
     support.until(lambda: scene.redis.packs() == 0)
     scene.end()
@@ -171,6 +153,6 @@ def test_a_server_that_is_killed_at_any_command_repeats_no_line(tmp_path):
         output, errors = scene.server.results(batch)
         life.judge(output, lines)
         assert errors == [], f"seed {SEED}, command {place}"
-        assert scene.ran() == begun, f"seed {SEED}, command {place}"
+        assert lines_run(scene.server) == begun, f"seed {SEED}, command {place}"
     support.until(lambda: scene.redis.packs() == 0)
     scene.end()

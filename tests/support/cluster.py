@@ -2,7 +2,7 @@
 """A Redis server and nodes (`quern worker`) for tests. The server is the one of Debian's package
 redis-tools, whose program redis-check-rdb is redis-server under another name; so no service of the
 machine is started. Tests that need it are skipped where neither is installed."""
-import os, pathlib, shutil, signal, socket, subprocess, threading, time
+import os, pathlib, re, shutil, signal, socket, subprocess, threading, time
 
 try:
     import pytest
@@ -89,6 +89,26 @@ class Redis:
     @property
     def url(self):
         return f"redis://127.0.0.1:{self.port}/?cluster=test"
+
+
+def wait_for_beats(server):
+    """Until both nodes of a server have told of themselves again."""
+    since = time.monotonic()
+
+    def told():
+        asked = time.monotonic()
+        ages = [node["beat_age_s"] for node in server.json("GET", "/v1/machine")["nodes"]]
+        return len(ages) == 2 and all(age < asked - since for age in ages)
+    support.until(told)
+
+
+def lines_run(server):
+    """How many lines a server's nodes have run, by their own count. A beat that was on its way may
+    not know the last of them."""
+    wait_for_beats(server)
+    wait_for_beats(server)
+    text = server.call("GET", "/metrics")[1].decode()
+    return sum(map(int, re.findall(r"^quern_engine_steps_total\{.*\} (\d+)$", text, re.M)))
 
 
 class Proxy:

@@ -30,8 +30,9 @@ static bool is_urgent(const struct copy *copy) {
     return copy->asked > copy->copied || copy->is_closing;
 }
 
-/* Sends what was gathered, or a sign of life. The lock is held, and let go meanwhile. */
-static void send_one(struct copy *copy) {
+/* Sends what was gathered, or a sign of life; false if it was given up. The lock is held, and let
+ * go meanwhile. */
+static bool send_one(struct copy *copy) {
     struct gathered taken = copy->gathered;
     struct entry_header header;
     struct buf entry;
@@ -64,6 +65,7 @@ static void send_one(struct copy *copy) {
         pthread_cond_broadcast(&copy->stored);
     }
     buf_release(&entry);
+    return err == OK;
 }
 
 /* When the next entry is due. The lock is held. */
@@ -92,7 +94,9 @@ static void *sender_main(void *context) {
             continue;
         }
         if (copy->is_closing && now_ns >= copy->close_ns) break;
-        send_one(copy);
+        /* An entry that was given up may be stored after all. Another one of its number would be
+         * taken for it, so none follows: the server ends. */
+        if (!send_one(copy)) break;
         copy_base_when_due(copy);
     }
     pthread_mutex_unlock(&copy->lock);
