@@ -11,6 +11,7 @@ import hashlib, json, os, pathlib, random, re, shutil, socket, sqlite3, subproce
 import pytest
 
 import life, support
+from segments import records
 
 SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
 SECONDS = float(os.environ.get("QUERN_BACKUP_SECONDS", "0"))
@@ -625,10 +626,7 @@ def lines_in_log(folder):
     """The distinct lines of a restored batch's log, read without quern's code."""
     lines = set()
     for path in sorted(folder.glob("seg-*.log")):
-        data, at = path.read_bytes(), 128
-        while at + 48 <= len(data) and data[at:at + 4] == b"QREC":
-            lines.add(int.from_bytes(data[at + 16:at + 24], "little"))
-            at += 48 + int.from_bytes(data[at + 8:at + 12], "little")
+        lines.update(line for at, length, line in records(path.read_bytes()))
     return lines
 
 

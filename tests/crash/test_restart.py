@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a start finds: how much runs again (I6), an orderly end and an impatient one, a directory
 that is in use, and bytes that have changed on the disk."""
-import json, os, random, signal, sqlite3, struct, subprocess, time
+import json, os, random, signal, sqlite3, subprocess, time
 
 import pytest
 
 import life, support
 from life import Client, ECHO, metric, poll, scaled
+from segments import records
 
 SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
 
@@ -211,17 +212,6 @@ def half_done(tmp_path, lines=12000):
         client.go(server, "created")
         stop_while_it_runs(server, client, lines // 4)
     return state, client, state / "batches" / client.batch
-
-
-def records(data):
-    """Offset, length and line of each record of a segment (store/seglog_format.h), read as the
-    format says."""
-    at = 128  # behind the segment's header
-    while data[at:at + 4] == b"QREC":
-        length, = struct.unpack_from("<I", data, at + 8)
-        line, = struct.unpack_from("<Q", data, at + 16)
-        yield at, 48 + length, line
-        at += 48 + length
 
 
 def test_a_flipped_bit_in_a_segment_is_named_and_only_its_line_runs_again(tmp_path):

@@ -111,21 +111,26 @@ static void print_totals(const struct world_totals *totals, FILE *file) {
     fprintf(file, "%-22s %016llx\n", "events", (unsigned long long)totals->events_hash);
 }
 
-/* A drawn share of the seeds meets each corner, too, but not as often; and one share in a hundred
- * has no seed whose scheduler may guess and whose model is guessed. */
+/* What happens in one seed of nine and of six, which a drawn share of 31 seeds missed in the gate:
+ * guesses that are right, and all requests ending at once. The rest happens in one seed of three
+ * and more, so that 31 seeds miss it once in 300,000 runs. */
+static bool is_lucky(const struct world_totals *totals, uint64_t under_way) {
+    bool has_guesses = totals->accepted > 500 && totals->guessed > 5000;
+    return totals->ended_all_at_once > 0 && (under_way > 1 || has_guesses);
+}
+
+/* A drawn share of the seeds meets each of these corners, too, but not as often. */
 static bool is_thorough(const struct world_totals *totals, uint64_t under_way, bool is_share) {
     const uint64_t thousand = is_share ? 0 : 1000;
-    bool has_guesses =
-        is_share || (totals->accepted > thousand / 2 && totals->guessed > 5 * thousand);
-    bool is_special = under_way > 1 ? totals->ahead > totals->steps / 2 &&
-                                          totals->put_off > thousand && totals->late > 10 * thousand
-                                    : has_guesses && totals->passed > thousand &&
-                                          totals->urgent_steps > 2 * thousand;
-    return is_special && totals->given > 10 * thousand && totals->steps >= 200 * thousand &&
+    bool is_special = under_way > 1
+                          ? totals->ahead > totals->steps / 2 && totals->put_off > thousand &&
+                                totals->late > 10 * thousand
+                          : totals->passed > thousand && totals->urgent_steps > 2 * thousand;
+    return (is_share || is_lucky(totals, under_way)) && is_special &&
+           totals->given > 10 * thousand && totals->steps >= 200 * thousand &&
            totals->refused > 0 && totals->cancelled > 0 && totals->finished_by_caller > 0 &&
-           totals->ended_under_way > 0 && totals->ended_all_at_once > 0 &&
-           totals->preemptions > 0 && totals->preempted_twice > 0 && totals->evictions > 0 &&
-           totals->hit_tokens > 0 && totals->copies > 10 * thousand &&
+           totals->ended_under_way > 0 && totals->preemptions > 0 && totals->preempted_twice > 0 &&
+           totals->evictions > 0 && totals->hit_tokens > 0 && totals->copies > 10 * thousand &&
            totals->saves > 2 * thousand && totals->restores > 5 * thousand &&
            totals->forgotten > thousand;
 }
@@ -161,8 +166,7 @@ int main(int count, char **words) {
         printf("%s%llu under way\n", under_way > 1 ? "\n" : "", (unsigned long long)under_way);
         print_totals(&totals, stdout);
         /* A run of the suite that never gets into the corners it is for proves nothing. A run of
-         * few seeds may miss the rare ones: in 31 seeds all requests end at once six times and
-         * more. */
+         * fewer seeds may miss them. */
         bool is_many = 10 * arguments.seeds >= SEEDS;
         if (count == 1 && is_many && !is_thorough(&totals, under_way, share < 1)) {
             fprintf(stderr, "sim: some of the above never happened\n");

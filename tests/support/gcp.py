@@ -3,25 +3,14 @@
 versions of secrets for them.
 
 Both answer on one port. `secrets` maps a resource's name to its bytes; `misdeeds["token"]` and
-`misdeeds["secret"]` hold what the next answers do, one each, by the names of Handler's methods.
-CRC-32C is computed here, bit by bit. """
+`misdeeds["secret"]` hold what the next answers do, one each, by the names of Handler's methods. """
 import base64, collections, http.server, json, threading
+
+from segments import crc32c
 
 NAME = "projects/my-project/secrets/api-keys/versions/latest"
 PLACE = "gcp-secret://" + NAME
 PREFIX = "/computeMetadata/v1/instance/service-accounts/default/token"
-
-
-def crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-assert crc32c(b"123456789") == 0xE3069283
 
 
 class Cloud:
