@@ -16,6 +16,7 @@
 #define JOBS_MAX 12
 #define DELAY_MS_MAX 40
 #define DOWN_MS 700
+#define UP_NS INT64_C(500000000) /* jobs of before its down have come by then */
 #define WORKERS_MAX 4
 #define ANSWERED_MAX 1024
 
@@ -84,9 +85,13 @@ static void check_line(const struct worker_job *job, const char *name) {
         world_fail("%s runs again, and the client has its result (I6)", name);
 }
 
-/* A server that knows nothing of a line that a node has begun cancels it, and has it run again. */
-static void check_cancel(const char *name) {
+/* A server that knows nothing of a line that a node has begun cancels it, and has it run again. So
+ * does one that handed a line over while the worker was told to be down. */
+static void check_cancel(const struct rig_worker *self, const struct job *job) {
+    const char *name = job->line;
     const struct ledger_batch *batch = batch_of(name, strchr(name, ':'));
+    bool was_down = self->restarts > 0 && job->due_ns < self->down_until_ns + UP_NS;
+    if (was_down) return;
     if (world->plan.nodes && !world->may_rerun && !batch->may_be_cancelled &&
         !batch->may_be_deleted && !world->ledger.may_expire)
         world_fail("%s is cancelled, and no client asked for it (adoption)", name);
@@ -221,7 +226,7 @@ static void worker_cancel(struct worker *worker, uint64_t job_id) {
     pthread_mutex_lock(&self->lock);
     for (uint32_t i = 0; i < self->count; i++) {
         if (self->jobs[i].id != job_id) continue;
-        check_cancel(self->jobs[i].line);
+        check_cancel(self, &self->jobs[i]);
         self->jobs[i].is_cancelled = true;
         self->jobs[i].due_ns = 0;
     }

@@ -178,6 +178,7 @@ bool seat_submit(struct runner *runner, struct seat *seat, struct slot *slot,
     struct worker_status status = {0};
     pthread_mutex_lock(&runner->lock);
     uint64_t rooms = seat->rooms;
+    int64_t down_ns = seat->down_ns;
     uint32_t served = crc32c(0, job->model.at, job->model.bytes) | 1;
     if (served != seat->served) rates_forget(seat);
     seat->served = served;
@@ -188,7 +189,9 @@ bool seat_submit(struct runner *runner, struct seat *seat, struct slot *slot,
     pthread_mutex_lock(&runner->lock);
     /* It may have ended, or gone down with the worker, which took the slot back already. */
     bool is_here = slot_find(runner, job->id) == slot && slot->state == SLOT_RUNNING;
-    bool must_cancel = is_taken && is_here && is_cancelled(slot);
+    /* It took the job after it went down: the job runs again, and no one waits for this one. */
+    bool is_orphan = is_taken && !is_here && seat->down_ns != down_ns;
+    bool must_cancel = is_orphan || (is_taken && is_here && is_cancelled(slot));
     if (!is_taken) seat->has_failed = status.is_failed;
     if (!is_taken && is_here) {
         seat->is_full = seat->rooms == rooms;

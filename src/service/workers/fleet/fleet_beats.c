@@ -353,8 +353,8 @@ static size_t find_ready(struct fleet *fleet, struct berth *ret_ready[FLEET_SEAT
         struct berth *berth = fleet->berths[i];
         const struct fleet_node *node = berth->node;
         bool was_ready = berth->is_ready;
-        berth->is_ready = node && node->is_synced && !node->must_sync && !node->is_draining &&
-                          berth->status.ready;
+        berth->is_ready = node && !berth->is_falling && node->is_synced && !node->must_sync &&
+                          !node->is_draining && berth->status.ready;
         bool tells = berth->is_ready && (!was_ready || berth->was_full);
         if (!tells) continue;
         berth->was_full = false;

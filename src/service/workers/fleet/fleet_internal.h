@@ -40,6 +40,7 @@ struct berth {
     struct worker_events events;
     bool is_closed;
     bool is_ready;           /* its node takes jobs */
+    bool is_falling;         /* its `down` is being told: a job that it took now would be lost */
     bool was_full;           /* refused a job and has told of no room since */
     struct fleet_node *node; /* NULL: it waits for one */
     uint8_t index;           /* the worker's number at its node */

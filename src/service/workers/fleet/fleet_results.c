@@ -65,7 +65,7 @@ static void take_down(struct fleet *fleet, struct fleet_node *node,
     /* The runner takes the jobs back by itself. */
     berth_take_lost(berth, &endings, OUTCOME_RETURNED, NULL);
     berth->is_ready = berth->status.ready = false;
-    berth->was_full = true;
+    berth->was_full = berth->is_falling = true;
     pack_bare(&node->out, PACK_CLEAR, berth->index, 0);
     node_added(fleet, node, true);
     if (reason.bytes > ERROR_TEXT_BYTES) reason.bytes = ERROR_TEXT_BYTES;
@@ -75,6 +75,7 @@ static void take_down(struct fleet *fleet, struct fleet_node *node,
     berth_tell_down(berth, text);
     free(text);
     pthread_mutex_lock(&fleet->lock);
+    berth->is_falling = false;
 }
 
 static void take_delta(struct fleet *fleet, struct fleet_node *node,

@@ -34,12 +34,17 @@ struct recorder {
     size_t count, answered, in_flight_max, in_flight_peak;
     bool was_full;
     bool is_deaf;           /* hears no cancel */
+    bool falls_first;       /* tells once that it went down while it takes a job */
+    uint64_t cancelled;     /* the last job that it was to end */
     atomic_bool is_loading; /* may come to serve more */
 };
 
 static bool recorder_submit(struct worker *worker, const struct worker_job *job) {
     struct recorder *recorder = (struct recorder *)worker;
     static const char mark[] = "\"content\":\"";
+    bool falls = recorder->falls_first;
+    recorder->falls_first = false;
+    if (falls) recorder->events.down(recorder->events.context, "it went down first");
     pthread_mutex_lock(&recorder->lock);
     bool takes = recorder->count < JOBS_MAX &&
                  recorder->count - recorder->answered < recorder->in_flight_max;
@@ -78,6 +83,7 @@ static void recorder_answer(struct recorder *recorder, size_t count) {
 
 static void recorder_cancel(struct worker *worker, uint64_t job_id) {
     struct recorder *recorder = (struct recorder *)worker;
+    recorder->cancelled = job_id;
     if (recorder->is_deaf) return;
     const struct worker_result result = {
         .id = job_id, .outcome = OUTCOME_CANCELLED, .status = 499, .body = STR("{}")};
@@ -670,6 +676,23 @@ static void an_engine_that_goes_down_is_told(void **state) {
     assert_true(heard.down >= 2);
 }
 
+/* The line runs again at once, so the first job is an orphan. */
+static void a_job_that_a_worker_takes_after_it_went_down_is_ended(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    char id[STORE_ID_BYTES];
+    open_with(&p, &r, 4, (struct runner_options){0});
+    r.falls_first = true;
+    create_lines(&p, "only", 1, 0, "", id);
+    wait_count(&r, 2);
+    uint64_t first = r.jobs[0].id;
+    assert_string_equal(r.jobs[1].mark, "only");
+    end(&p, &r, id);
+    close_with(&p);
+    assert_int_equal(r.cancelled, first);
+}
+
 static void flex_requests_are_refused_before_others(void **state) {
     (void)state;
     struct pipeline p = {0};
@@ -710,6 +733,7 @@ int main(void) {
         cmocka_unit_test(a_batch_whose_turn_has_come_can_be_stuck),
         cmocka_unit_test(batches_that_will_miss_their_deadline_are_told_once),
         cmocka_unit_test(an_engine_that_goes_down_is_told),
+        cmocka_unit_test(a_job_that_a_worker_takes_after_it_went_down_is_ended),
         cmocka_unit_test(flex_requests_are_refused_before_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
