@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tap.h"
 
+#include "draws.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 static unsigned reported;
 static unsigned failed;
@@ -32,11 +32,10 @@ void note(const char *format, ...) {
 }
 
 double report_share(uint64_t *seed) {
-    const char *words = getenv("QUERN_SHARE"), *chosen = getenv("QUERN_SEED");
+    const char *words = getenv("QUERN_SHARE");
     const double share = words ? strtod(words, NULL) : 1;
     if (!(share > 0 && share < 1)) return 1;
-    *seed =
-        chosen ? strtoull(chosen, NULL, 10) : (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid();
+    *seed = draws_seed();
     note("QUERN_SHARE=%g QUERN_SEED=%llu", share, (unsigned long long)*seed);
     return share;
 }

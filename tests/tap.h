@@ -19,7 +19,7 @@ void report(bool is_ok, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Prints a "# …" line, which stands before the report that it explains. */
 void note(const char *format, ...) PRINTF_LIKE(1, 2);
 /* The share of its drawn cases that a slow check runs: QUERN_SHARE, above 0 (default 1: all, with
- * the caller's seed). A smaller one replaces the seed by QUERN_SEED, or draws one; a note names
+ * the caller's seed). A smaller one replaces the seed by a drawn one (draws.h); a note names
  * both. */
 double report_share(uint64_t *seed);
 /* Prints the plan. Returns the exit status of the program. */

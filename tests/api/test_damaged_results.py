@@ -13,7 +13,7 @@ from label_studio_server import LabelStudio
 from openai_server import OpenAIServer
 
 FILES, PIECES, LANES = 1000, 10, 8
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 MOST = FILES if support.IS_NIGHTLY else 400  # which take 20 s of CPU time
 SEEDS = random.Random(SEED).sample(range(FILES), min(MOST, round(FILES * support.SHARE)))
 IDS = ["a", "b é", "c", "d", "e"]

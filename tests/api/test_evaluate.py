@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quern evaluate`: figures against those of single runs and of `quern compare`; interruptions; what
 is refused. Most of it on the echo worker, which answers with what it is sent."""
-import json, os, pathlib, random, re, sys
+import json, pathlib, random, re, sys
 
 import pytest
 
@@ -10,7 +10,7 @@ import gguf_of, support
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
 import life
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 
 
 def lines_of(count, **echo):

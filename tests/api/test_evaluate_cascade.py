@@ -2,14 +2,14 @@
 """`quern evaluate --cascade`: on drawn workloads the answers are those of the plain runs, the small
 model's where it is sure and the large one's elsewhere; what each did is told; interruptions; what
 is refused."""
-import collections, json, os, random, time
+import collections, json, random, time
 
 import pytest
 
 import support
 from small_server import SmallServer
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 WHOLE = ("requests", "answered", "failed", "truncated", "prompt_tokens", "completion_tokens")
 
 

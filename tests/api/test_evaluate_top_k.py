@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quern evaluate --top-k`: on drawn workloads the best are those of a run of all requests, with the
 same answers; what was computed is told; interruptions; what is refused."""
-import json, os, random, time
+import json, random, time
 
 import pytest
 
 import support
 from small_server import SmallServer
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 TINY = support.SHARED / "tiny/qwen3"
 
 

@@ -18,7 +18,7 @@ ECHO = ("--model", "smollm2=echo")
 TINY = support.SHARED / "tiny/llama3"
 PLAIN = ("--threads", "1", "--chat-template",
          "{% for message in messages %}{{ message.content }}{% endfor %}")
-SEED = int(os.environ.get("QUERN_SEED", "0").replace("random", "0")) or random.randrange(1 << 30)
+SEED = support.SEED
 
 
 @pytest.fixture()

@@ -10,7 +10,7 @@ import gguf_of, support
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
 import life
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 FAMILY = pathlib.Path(__file__).parents[1] / "engine/families/granite"
 LINES = 12
 

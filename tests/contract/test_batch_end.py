@@ -8,7 +8,7 @@ import support
 from cases import CHAT, create, identities, line, lines, metric, plain, poll, refused, results
 from cases import rewrite, run, serving, upload, wait
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 
 
 def slow(count, latency_ms=300000, quick=0):

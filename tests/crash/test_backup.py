@@ -13,7 +13,7 @@ import pytest
 import life, support
 from segments import records
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 SECONDS = float(os.environ.get("QUERN_BACKUP_SECONDS", "0"))
 RESTORES = pathlib.Path(os.environ["QUERN_BACKUP_RESTORES"]
                         ) if "QUERN_BACKUP_RESTORES" in os.environ else None  # on a quick disk

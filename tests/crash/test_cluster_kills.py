@@ -6,7 +6,7 @@ has run once.
 
 QUERN_KILLS scales the counts (1.0: 300 nodes, 100 servers, 200 FLUSHALLs, and 60 each of Redis,
 paused nodes, lost streams, older copies and bad networks); QUERN_SEED repeats the draws."""
-import os, random, signal, time
+import random, signal, time
 
 import pytest
 
@@ -14,7 +14,7 @@ import life, support
 from cluster import Node, Proxy, Redis, Sniper, lines_run, needs_redis
 
 pytestmark = needs_redis
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 LINES = 400
 
 

@@ -113,8 +113,7 @@ def check(curation, clients, acknowledged):
 
 
 def test_killed_while_curators_judge_every_acknowledged_judgement_is_there_once(tmp_path):
-    seed = random.randrange(1 << 30)
-    rng, state = random.Random(seed), tmp_path / "state"
+    rng, state = random.Random(support.SEED), tmp_path / "state"
     server = support.Server(state, *life.ECHO).start()
     try:
         batch = server.wait(
@@ -148,7 +147,7 @@ def test_killed_while_curators_judge_every_acknowledged_judgement_is_there_once(
         assert {row["curator"] for row in curation.trail() if row["line"] == 1} == {"Ana", "Ben"}
         assert server.stop() == 0
     except BaseException:
-        print(f"seed {seed}; {server.log_text()[-2000:]}")
+        print(f"seed {support.SEED}; {server.log_text()[-2000:]}")
         raise
     finally:
         if server.process.poll() is None:

@@ -10,7 +10,7 @@ import pytest
 
 import life, support
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 LINES = 60
 WORDS = "river stone lantern market winter engine garden copper letter window harbour signal".split(
 )

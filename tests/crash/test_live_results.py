@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 beside a reader of live results: what it was given stays, each line comes once, and all
 of it is in the files."""
-import json, os, random, time
+import json, random, time
 
 import support
 import life
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 
 
 def take(server, batch, after):

@@ -5,14 +5,14 @@ call and lives; a start without the fault goes on from the disk, every line is t
 is clean.
 
 QUERN_KILLS scales the number of places (1.0: 240); QUERN_SEED chooses others."""
-import concurrent.futures, os, pathlib, random, resource, signal
+import concurrent.futures, pathlib, random, resource, signal
 
 import pytest
 
 import life, support
 from life import Client, Died, ECHO, Victim, scaled
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 REQUESTS = life.echo_lines(40)
 SHIM = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/crash/fail-malloc.so"
 NO_MEMORY = "no memory"

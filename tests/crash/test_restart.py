@@ -9,7 +9,7 @@ import life, support
 from life import Client, ECHO, metric, poll, scaled
 from segments import records
 
-SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+SEED = support.SEED
 
 
 def stop_while_it_runs(server, client, at_least):

@@ -10,13 +10,17 @@ os.environ.setdefault("QUERN_PACKED_CACHE_DIR", str(ROOT / "build/packed"))  # a
 SHARED = pathlib.Path(os.environ.get("QUERN_SHARED", ROOT.parent / "shared"))
 MINILM = os.environ.get("QUERN_MINILM", "all-minilm")
 SHARE = float(os.environ.get("QUERN_SHARE") or 1)  # how many drawn cases slow tests run
+# What tests draw from. QUERN_SEED repeats one that was printed. QUERN_DRAW is what .ci/run makes of
+# the sources, so that a gate that has passed does not fail over another draw.
+SEED = os.environ.get("QUERN_SEED") or os.environ.get("QUERN_DRAW") or ""
+SEED = int(SEED) if SEED.isdigit() else random.randrange(1 << 30)
 IS_NIGHTLY = float(os.environ.get("QUERN_KILLS") or 0) >= 1  # what repeats a test in another way runs
 
 
 def drawn(cases, least=1):
     """A share of the cases of a slow test (QUERN_SHARE), for its parametrize. What failed is
     repeated by its name, with QUERN_SHARE=1."""
-    draw, cases = random.Random(os.environ.get("QUERN_SEED")), list(cases)
+    draw, cases = random.Random(SEED), list(cases)
     return draw.sample(cases, max(least, round(len(cases) * SHARE))) if SHARE < 1 else cases
 
 

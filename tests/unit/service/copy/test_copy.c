@@ -21,6 +21,8 @@
 
 #include <cmocka.h>
 
+#include "tests/draws.h"
+
 #define LINES 150 /* enough for a second segment */
 #define ANSWER_MS 60000
 
@@ -260,11 +262,7 @@ static bool go_on_there(struct world *world, const char *expected) {
 }
 
 static int calls_between(int *ret_first) {
-    const char *words = getenv("QUERN_KILLS"), *seed = getenv("QUERN_SEED");
-    const double share = words ? strtod(words, NULL) : 0.1;
-    const int every = share > 0 && share < 1 ? (int)(1 / share + 0.5) : 1;
-    const uint64_t drawn = seed ? strtoull(seed, NULL, 10) : (uint64_t)getpid();
-    *ret_first = 1 + (int)(drawn % (uint64_t)every);
+    const int every = draws_calls_between(0.1, ret_first);
     print_message("# dies at call %d and each %d after it\n", *ret_first, every);
     return every;
 }
@@ -408,6 +406,7 @@ static void signs_of_life_alone_make_a_base_due(void **state) {
         copy_status(world.copy, &status);
         assert_true(status.entries < 2000); /* 1,024 of 64 KiB are a base of up to 64 MiB */
     } while (status.bases < 2);
+    print_message("# %llu entries\n", (unsigned long long)status.entries);
     close_server(&world);
     assert_true(go_on_there(&world, NULL));
     end_world(&world);

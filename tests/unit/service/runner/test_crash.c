@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "tests/draws.h"
+
 #define LINES 150 /* enough for a second segment */
 
 static const struct runner_options options = {.lookahead_lines = 32};
@@ -91,13 +93,8 @@ static int run_child(struct pipeline *p, const char *id, const char *plan) {
     return status;
 }
 
-/* The calls from one death to the next: every call has one, or with QUERN_KILLS below 1 a share. */
 static int calls_between(int *ret_first) {
-    const char *words = getenv("QUERN_KILLS"), *seed = getenv("QUERN_SEED");
-    const double share = words ? strtod(words, NULL) : 1;
-    const int every = share > 0 && share < 1 ? (int)(1 / share + 0.5) : 1;
-    const uint64_t drawn = seed ? strtoull(seed, NULL, 10) : (uint64_t)getpid();
-    *ret_first = 1 + (int)(drawn % (uint64_t)every);
+    const int every = draws_calls_between(1, ret_first);
     print_message("# dies at call %d and each %d after it\n", *ret_first, every);
     return every;
 }

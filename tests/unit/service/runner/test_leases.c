@@ -198,6 +198,7 @@ static unsigned begun_of(unsigned groups, unsigned size, size_t in_flight) {
     assert_int_equal(fleet_run(&fleet, even, id), groups * size);
     unsigned count = begun(&fleet);
     fleet_close(&fleet);
+    print_message("# %u beginnings of %u lines were begun %u times\n", groups, size, count);
     return count;
 }
 

@@ -10,12 +10,12 @@
 
 #include <cmocka.h>
 
-#include "base/id.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "cluster.h"
 #include "cluster/beat.h"
 #include "cluster/pack.h"
+#include "tests/draws.h"
 
 #define LINES 1500
 
@@ -159,8 +159,7 @@ int main(void) {
         cmocka_unit_test(a_batch_survives_what_is_drawn),
         cmocka_unit_test(an_emptied_bus_runs_no_line_again_that_a_node_still_has),
     };
-    const char *told = getenv("QUERN_SEED");
-    seed = told && strcmp(told, "random") != 0 ? strtoull(told, NULL, 0) : id_u64();
+    seed = draws_seed();
     printf("# seed %llu\n", (unsigned long long)seed);
     log_set_level(LOG_ERROR);
     if (getenv("QUERN_LOG")) log_set_level(LOG_DEBUG);
