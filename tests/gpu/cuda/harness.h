@@ -169,6 +169,8 @@ void check_heads(void);
 void bench_heads(void);
 void check_latent(void);
 void bench_latent(void);
+void check_unfolded(void);
+void bench_unfolded(void);
 void check_side(void);
 void bench_side(void);
 void check_embed(void);

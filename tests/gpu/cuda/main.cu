@@ -24,6 +24,7 @@ static const struct {
     {"experts", check_experts, bench_experts},
     {"heads", check_heads, bench_heads},
     {"latent", check_latent, bench_latent},
+    {"unfolded", check_unfolded, bench_unfolded},
     {"side", check_side, bench_side},
     {"embed", check_embed, bench_embed},
     {"pages", check_pages, bench_pages},

@@ -23,7 +23,7 @@ template <class PAGE_, int KEYS_, int BLOCKS_> struct cuda_group_shape {
     using SCORES = cuda_page<CUDA_KV_BF16, PAGE_::D, PAGE_::EXACT>; /* E4M3 is scaled by then */
     static constexpr int TILES = 1, WARPS = 8, KEYS = KEYS_, BLOCKS = BLOCKS_, TOGETHER = 4;
     static constexpr int D = PAGE_::D, THREADS = 256, ROWS = 128, PARTS = D / 64;
-    static constexpr int STEPS = D / 16, COLUMNS = KEYS / 8;
+    static constexpr int STEPS = D / 16, KEY_STEPS = STEPS, COLUMNS = KEYS / 8;
     static constexpr int PIECES = PAGE_::IS_E4M3 || D != 128 ? 1 : 2; /* pieces of a stage */
     static constexpr int PIECE = KEYS / PIECES, PIECE_COLUMNS = PIECE / 8;
     static constexpr int QUERY_TURNS = ROWS * STEPS / THREADS; /* 16 elements per turn */
@@ -93,7 +93,7 @@ template <class S, int N>
 __device__ static inline void cuda_group_scores(cuda_tiler<S> *d, uint64_t queries, uint64_t keys) {
     cuda_products_begin();
 #pragma unroll
-    for (int k = 0; k < S::STEPS; k++)
+    for (int k = 0; k < S::KEY_STEPS; k++)
         cuda_product<S::PIECE>(
             &d->s[0][N * S::PIECE_COLUMNS],
             cuda_matrix_after(queries, k / 4 * (S::ROWS * 128) + k % 4 * 32),

@@ -82,18 +82,18 @@ struct expert_lines {
     float bias[2][2];
 };
 
+/* Those of a unit of a tile. Lines behind the last are the expert's first, and are not left. */
 template <class S>
 __device__ static inline struct expert_lines
-lines_of(const struct cuda_experts &call, const struct expert_item &item, uint32_t column) {
-    const uint32_t width = call.outputs / S::PARTS, g = threadIdx.x % 32 / 4;
+lines_of(const struct cuda_experts &call, const struct expert_item &item, uint32_t unit) {
+    const uint32_t first = unit * UNIT_LINES + threadIdx.x % 32 / 4;
     struct expert_lines ret;
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const size_t at = (size_t)item.expert * call.outputs + column + g +
-                              i * S::SIXTEEN_LINES +
-                              half * (S::IS_GATED ? width : (uint32_t)S::HALF_LINES);
+            size_t at = line_at<S>(call, item, first + i * 16 + half * 8);
+            if (at == NO_LINE) at = (size_t)item.expert * call.outputs;
             ret.bias[i][half] = call.bias ? call.bias[at] : 0;
             if (S::CODE != CUDA_BF16) ret.scale[i][half] = call.column_scale[at];
         }
@@ -150,7 +150,7 @@ __device__ static inline struct expert_end<EIGHTS> end_of(const struct cuda_expe
     struct expert_end<EIGHTS> ret;
     ret.column = (item.unit + unit) * S::UNIT_WIDTH;
     ret.is_there = unit < units && ret.column < call.outputs / S::PARTS;
-    ret.lines = lines_of<S>(call, item, ret.is_there ? ret.column : 0);
+    ret.lines = lines_of<S>(call, item, unit);
     ret.rows = rows_of<S, EIGHTS>(call, item);
     return ret;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The checks of kernels on a machine without a GPU: emulated FAMILY [--one-in N] [--seed N]
- * [--major N]. TAP. FAMILY is attention, sample, scaled, grouped, experts, recurrent, reduce, or rows:
+ * [--major N]. TAP. FAMILY is attention, sample, scaled, grouped, experts, recurrent, reduce,
+ * unfolded, or rows:
  * norm, gate, heads, latent, side, embed, pages, quantise, texts and unpack; norm, heads, latent,
  * side, embed and texts are families of their own as well. With major 9 tiles are those with products of warpgroups
  * and norms have their ring, else those of other GPUs. */
@@ -27,7 +28,8 @@ static const struct {
     {"scaled", check_scaled},       {"norm", check_norm},       {"heads", check_heads},
     {"embed", check_embed},         {"texts", check_texts},     {"experts", check_experts},
     {"recurrent", check_recurrent}, {"grouped", check_grouped}, {"side", check_side},
-    {"latent", check_latent},       {"reduce", check_reduce}};
+    {"latent", check_latent},       {"reduce", check_reduce},
+    {"unfolded", check_unfolded}};
 
 int main(int count, char **words) {
     uint64_t seed = (uint64_t)time(NULL);
