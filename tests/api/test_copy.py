@@ -45,6 +45,7 @@ class Machine(support.Server):
 
     def stand_by(self):
         self.log = open(self.state.parent / f"{self.state.name}.log", "a")
+        self.led = self.log_text().count("event=copy_leads")
         self.process = subprocess.Popen(
             [support.BINARY, "serve", "--port", "0", "--state-dir",
              str(self.state), "--standby", *self.arguments],
@@ -56,11 +57,14 @@ class Machine(support.Server):
         return self
 
     def take_over(self):
-        """Waits until it serves; its clock moves meanwhile, in steps that a look counts whole."""
+        """Waits until it serves; its clock moves until it leads, in steps that a look counts
+        whole."""
         over = threading.Event()
 
         def move():
             while not over.wait(0.05):
+                if self.log_text().count("event=copy_leads") > self.led:
+                    return
                 self.clock.move(2)
 
         mover = threading.Thread(target=move)
@@ -358,6 +362,9 @@ def test_a_standby_without_a_copy_says_so(storage, tmp_path):
     done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "x", "--copy-to", PLACE,
                          "--standby", *ECHO, env=storage.environment)
     assert done.returncode != 0 and "no copy yet" in done.stderr
+    done = support.quern("serve", "--standby", "--copy-to", PLACE, "--standby-seconds", "9", *ECHO,
+                         "--state-dir", tmp_path / "new", env=storage.environment)
+    assert done.returncode == 2 and "--standby-seconds: 9 is outside 10 to" in done.stderr
     done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "x", "--standby", *ECHO)
     assert done.returncode != 0 and "--copy-to" in done.stderr
 

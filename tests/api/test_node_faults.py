@@ -7,7 +7,7 @@ import pytest
 
 import support, upstream
 from certificate import make_certificate
-from cluster import Node, Redis, needs_redis
+from cluster import Node, Proxy, Redis, lines_run, needs_redis
 from metrics import Metrics
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
@@ -142,6 +142,28 @@ def test_a_node_that_answers_nothing_does_not_hold_the_end_of_a_batch(tmp_path, 
         support.until(lambda: {one["id"]: one["in_flight"] for one in nodes_of(server)
                                }[slow.name] == 0)
     far.stop()
+
+
+def test_a_queue_that_is_away_at_the_end_of_a_batch_makes_no_line_run_twice(tmp_path, redis):
+    """Answers wait at the nodes meanwhile, however old their lines are."""
+    clock, way, lines = support.Clock(tmp_path), Proxy(redis.port), life.echo_lines(40)
+    for line in lines[::4]:
+        line["body"]["echo"] = {"each_ms": 100}
+    with support.serving(tmp_path / "state", "--queue", way.url,
+                         environment=clock.environment) as server, \
+            Node(tmp_path, redis, *ECHO), Node(tmp_path, redis, *ECHO):
+        support.until(lambda: [one["state"] for one in nodes_of(server)] == ["ready"] * 2)
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] > 0)
+        way.become("cut", None)
+        support.until(lambda: "event=queue_lost" in server.log_text())
+        begun_s = clock.now()
+        clock.until(lambda: clock.now() > begun_s + 60, 1)
+        way.become("good", None)
+        output, errors = server.results(server.wait(batch_id))
+        life.judge(output, lines)
+        assert errors == [] and lines_run(server) == 40
+    way.close()
 
 
 def test_a_node_that_drains_finishes_what_it_has_begun(tmp_path, redis):

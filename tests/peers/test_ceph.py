@@ -121,7 +121,7 @@ def test_a_standby_goes_on_from_the_copy_of_a_killed_server(storage, tmp_path):
         [support.request(f"r{i}", f"question {i}", "m") for i in range(200)]))["id"]
     one.wait(batch)
     one.kill()
-    two = support.Server(tmp_path / "two", *copied, "--standby", "--standby-seconds", "5",
+    two = support.Server(tmp_path / "two", *copied, "--standby", "--standby-seconds", "10",
                          environment=storage.environment).start()
     try:
         lines, errors = two.results(two.batch(batch))

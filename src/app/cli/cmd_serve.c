@@ -62,7 +62,9 @@ static const struct option rows[] = {
      .help = "hold nothing and wait until the server that copies to --copy-to is silent; then take "
              "its copy and go on"},
     {"standby-seconds", OPTION_INTEGER, AT(standby_s), "N",
-     .help = "silence after which a standby takes over (default 15 s)", .min = 5, .max = 86400},
+     .help = "silence after which a standby takes over (default 15 s); at least the 10 s for which "
+             "the other server may still lead a queue",
+     .min = SERVE_STANDBY_S_MIN, .max = 86400},
     {"signing-key", OPTION_TEXT, AT(serve.signing_key), "FILE",
      .help = "Ed25519 key that signs manifests of batches (default: signing_key in the state "
              "directory, which is made if it does not exist)"},

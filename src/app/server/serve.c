@@ -257,6 +257,9 @@ static bool has_state(const char *state_dir) {
     return has_database && access(path, F_OK) != 0;
 }
 
+_Static_assert(SERVE_STANDBY_S_MIN * 1000 >= COPY_FRESH_MS,
+               "a server whose standby may lead begins to lead no queue");
+
 static enum err open_copy(const struct serve_options *options, struct copy **ret_copy,
                           struct error *error) {
     const char *state_dir = options->node.store.dir;

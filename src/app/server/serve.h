@@ -18,6 +18,9 @@
 
 struct reload; /* server/reload.h */
 
+/* No shorter than a server that writes nothing may lead a queue (copy_is_fresh). */
+#define SERVE_STANDBY_S_MIN 10
+
 struct serve_options {
     struct node_options node;
     const char *host;

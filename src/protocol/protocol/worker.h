@@ -91,6 +91,7 @@ struct worker_status {
     bool is_held;      /* an administrator keeps its model unloaded */
     bool is_failed;    /* will never be ready */
     bool is_vacant;    /* a seat for a worker of another machine, and none is there */
+    bool is_unheard;   /* its answers cannot come now: what lies between is away */
     bool knows_names;  /* it will never serve a name that it does not serve now */
     int64_t leaves_ms; /* until the model unloads if no job comes; 0: it stays */
     /* "loading", "ready", or why it is not ready */

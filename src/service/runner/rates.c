@@ -3,6 +3,8 @@
 
 #include "runner/runner_internal.h"
 
+#define LOOK_NS_MAX INT64_C(2000000000) /* what one look may add, of which one comes per second */
+
 void rates_forget(struct seat *seat) {
     seat->pace = (struct pace){0};
     seat->slowness = 0;
@@ -25,9 +27,21 @@ static bool is_busy(const struct seat *seat) {
     return seat->running > 0 ? seat->lines > seat->running : seat->lines >= seat_limit(seat) / 2;
 }
 
-static void measure_one(struct seat *seat, uint32_t running, int64_t now_ns) {
-    seat->running = running;
+/* Counts the time in which no answer could come: the worker was not heard, or this process stood
+ * still (a suspended machine, a disk that hangs). Answers wait somewhere then, and lines that were
+ * asked back for their age would run twice. */
+static void note_unheard(struct seat *seat, bool is_unheard, int64_t now_ns) {
+    int64_t passed_ns = now_ns - seat->looked_ns;
+    int64_t heard_ns = is_unheard ? 0 : passed_ns < LOOK_NS_MAX ? passed_ns : LOOK_NS_MAX;
+    seat->unheard_ns += passed_ns - heard_ns;
+    seat->looked_ns = now_ns;
+}
+
+static void measure_one(struct seat *seat, const struct worker_status *status, int64_t look_ns) {
+    note_unheard(seat, status->is_unheard, look_ns);
+    seat->running = status->running;
     bool busy = is_busy(seat);
+    int64_t now_ns = seat_clock_ns(seat, look_ns);
     if (busy && seat->measured_ns != 0)
         pace_note(&seat->pace, (double)(seat->answers - seat->answers_seen),
                   (double)(now_ns - seat->measured_ns) / 1e9);
@@ -66,7 +80,7 @@ void rates_measure(struct runner *runner, int64_t now_ns) {
         pthread_mutex_unlock(&runner->lock);
         worker->ops->status(worker, &status);
         pthread_mutex_lock(&runner->lock);
-        measure_one(&runner->seats[i], status.running, now_ns);
+        measure_one(&runner->seats[i], &status, now_ns);
     }
     for (uint32_t i = 0; i < runner->seat_count; i++)
         if (runner->seats[i].worker) judge(runner, &runner->seats[i]);

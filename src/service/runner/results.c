@@ -232,7 +232,7 @@ static bool put_aside(struct runner *runner, struct slot *slot,
 static void note_time(const struct seat *seat, const struct slot *slot, int64_t now_ns) {
     if (!seat_is_slow(seat) && slot->recalled_ns == 0)
         pace_took(&slot->batch->longest, (double)now_ns / 1e9,
-                  (double)(now_ns - slot->begun_ns) / 1e9);
+                  (double)(seat_clock_ns(seat, now_ns) - slot->begun_ns) / 1e9);
 }
 
 void runner_on_result(void *context, const struct worker_result *result) {

@@ -99,6 +99,7 @@ void runner_worker_attach(struct runner *runner, uint32_t seat, struct worker *w
     pthread_mutex_lock(&runner->lock);
     assert(seat < runner->seat_count && !runner->seats[seat].worker);
     runner->seats[seat].worker = worker;
+    runner->seats[seat].looked_ns = clock_monotonic_ns();
     runner->progress++;
     pthread_cond_signal(&runner->work);
     pthread_cond_broadcast(&runner->helpers);

@@ -39,6 +39,10 @@ bool seat_is_sick(const struct seat *seat) {
     return seat->downs >= WORKER_SICK_DOWNS || faults_are_many(&seat->faults);
 }
 
+int64_t seat_clock_ns(const struct seat *seat, int64_t now_ns) {
+    return now_ns - seat->unheard_ns;
+}
+
 uint32_t seat_limit(const struct seat *seat) {
     bool is_bounded = seat->lines_bound > 0 && seat->lines_bound < seat->lines_max;
     return is_bounded ? seat->lines_bound : seat->lines_max;
@@ -158,7 +162,7 @@ void seat_acquit(struct runner *runner, struct line_state *line) {
 void seat_begin(struct seat *seat, struct slot *slot) {
     slot->seat = seat->index;
     slot->state = SLOT_RUNNING;
-    slot->begun_ns = clock_monotonic_ns();
+    slot->begun_ns = seat_clock_ns(seat, clock_monotonic_ns());
     if (slot->request) {
         seat->requests++;
     } else {

@@ -61,7 +61,9 @@ struct seat {
     uint32_t running;     /* lines that the worker has begun, as it says */
     uint64_t answers;     /* lines that it has answered */
     uint64_t answers_seen;
-    int64_t measured_ns; /* when lines last waited at it at a look; 0: none did */
+    int64_t measured_ns; /* when lines last waited at it at a look, by seat_clock_ns; 0: none did */
+    int64_t looked_ns;   /* the last look, or when the worker was attached */
+    int64_t unheard_ns;  /* time in which its answers could not come here (rates.c) */
 };
 
 /* --- with the lock held --- */
@@ -78,6 +80,8 @@ bool seat_has_well_neighbour(const struct runner *runner, const struct seat *sea
 bool seat_may_be_left(const struct runner *runner, const struct line_state *line, int64_t now_ns);
 /* Whether one more down of the suspect alone convicts it, and all so far were at its home. */
 bool seat_is_last_word(const struct runner *runner, const struct line_state *line);
+/* A clock that stands while answers of the worker cannot come, so that its lines do not age. */
+int64_t seat_clock_ns(const struct seat *seat, int64_t now_ns);
 /* How many lines it may have in flight. */
 uint32_t seat_limit(const struct seat *seat);
 /* Whether it is so much slower than others of its model that these go first. */

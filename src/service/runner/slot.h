@@ -35,8 +35,8 @@ struct slot {
     uint32_t index;
     uint32_t next_free;  /* while FREE: index + 1; 0: none */
     uint32_t seat;       /* while RUNNING: the index of its worker's seat */
-    int64_t begun_ns;    /* when it began to be RUNNING */
-    int64_t recalled_ns; /* when the line was asked back (tail.h); 0: it was not */
+    int64_t begun_ns;    /* when it began to be RUNNING, by seat_clock_ns */
+    int64_t recalled_ns; /* likewise: when the line was asked back (tail.h); 0: it was not */
     uint64_t bytes;      /* bytes of the request's body */
 
     struct request *request; /* a single request; NULL: a line of `batch` */

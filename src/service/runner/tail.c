@@ -59,7 +59,7 @@ static bool is_line_of(const struct slot *slot, const struct tail *tail) {
 }
 
 static void ask_back(struct runner *runner, struct tail *tail, struct slot *slot) {
-    slot->recalled_ns = tail->now_ns;
+    slot->recalled_ns = seat_clock_ns(&runner->seats[slot->seat], tail->now_ns);
     slot->line.avoids = (uint8_t)(slot->seat + 1);
     cancel_list_add(runner, tail->cancel, slot);
     runner->recalled++;
@@ -94,8 +94,9 @@ static void ask_overdue(struct runner *runner, struct tail *tail) {
     double longest_s = pace_longest_s(&tail->batch->longest);
     for (uint32_t i = 0; i < runner->slot_count && tail->room > 0; i++) {
         struct slot *slot = slot_at(runner, i);
-        double age_s = (double)(tail->now_ns - slot->begun_ns) / 1e9;
         if (!is_line_of(slot, tail) || slot->line.was_overdue) continue;
+        int64_t now_ns = seat_clock_ns(&runner->seats[slot->seat], tail->now_ns);
+        double age_s = (double)(now_ns - slot->begun_ns) / 1e9;
         if (!pace_is_overdue(age_s, longest_s)) continue;
         log_info("batch=%s request=%u event=line_overdue worker=%u seconds=%.0f", tail->id,
                  slot->line.number, slot->seat, age_s);
@@ -144,7 +145,8 @@ static void give_up(struct runner *runner, int64_t now_ns) {
         struct slot *slot = slot_at(runner, i);
         if (slot->state != SLOT_RUNNING || slot->recalled_ns == 0) continue;
         struct active_batch *batch = slot->batch;
-        if (batch->phase != PHASE_RUN || now_ns - slot->recalled_ns < GIVE_UP_NS) continue;
+        int64_t clock_ns = seat_clock_ns(&runner->seats[slot->seat], now_ns);
+        if (batch->phase != PHASE_RUN || clock_ns - slot->recalled_ns < GIVE_UP_NS) continue;
         seat_leave(runner, slot);
         active_put_back(batch, &slot->line);
         batch->blocked_at = UINT64_MAX;

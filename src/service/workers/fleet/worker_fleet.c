@@ -103,6 +103,8 @@ static void fleet_worker_status(struct worker *worker, struct worker_status *ret
     *ret_status = berth->status;
     ret_status->ready = berth->is_ready;
     ret_status->is_vacant = !berth->node;
+    ret_status->is_unheard =
+        !berth->fleet->status.is_reached || (berth->node && !berth->node->is_synced);
     if (!berth->node)
         snprintf(ret_status->text, sizeof ret_status->text, "waits for a node");
     else if (!berth->is_ready && berth->status.ready)

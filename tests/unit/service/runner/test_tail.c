@@ -30,6 +30,8 @@ struct node {
     } jobs[JOBS_MAX];
     size_t count, oldest;
     uint32_t in_flight, running, answered;
+    uint64_t looks; /* calls of `status` */
+    bool is_unheard;
     enum cancels cancels;
 };
 
@@ -109,8 +111,10 @@ static void node_status(struct worker *worker, struct worker_status *ret_status)
     struct node *node = (struct node *)worker;
     pthread_mutex_lock(&node->lock);
     uint32_t running = node->in_flight < node->running ? node->in_flight : node->running;
+    *ret_status = (struct worker_status){
+        .ready = true, .knows_names = true, .running = running, .is_unheard = node->is_unheard};
+    node->looks++;
     pthread_mutex_unlock(&node->lock);
-    *ret_status = (struct worker_status){.ready = true, .knows_names = true, .running = running};
 }
 
 static void node_close(struct worker *worker) {
@@ -256,6 +260,81 @@ static void a_worker_that_hears_no_cancel_loses_its_lines_and_answers_in_vain(vo
     fleet_close(fleet);
 }
 
+/* --- time in which no answer could come --- */
+
+static uint64_t looks_at(struct node *node) {
+    pthread_mutex_lock(&node->lock);
+    uint64_t looks = node->looks;
+    pthread_mutex_unlock(&node->lock);
+    return looks;
+}
+
+/* Lets the time pass at once, and waits until the runner has looked at its workers. */
+static void fleet_pass(struct fleet *fleet, int64_t ms) {
+    int64_t until_ns = soon_ns();
+    uint64_t before = looks_at(&fleet->nodes[1]);
+    clock_move_ms(ms);
+    while (looks_at(&fleet->nodes[1]) == before && test_real_ns() < until_ns) usleep(500);
+    assert_true(looks_at(&fleet->nodes[1]) > before);
+}
+
+static void set_unheard(struct fleet *fleet, bool is_unheard) {
+    for (size_t i = 0; i < NODES; i++) {
+        pthread_mutex_lock(&fleet->nodes[i].lock);
+        fleet->nodes[i].is_unheard = is_unheard;
+        pthread_mutex_unlock(&fleet->nodes[i].lock);
+    }
+}
+
+/* A batch whose last lines are with the second worker, while the first one has nothing to do. */
+static struct fleet *open_at_the_end(char *id) {
+    struct fleet *fleet = fleet_open(128, CANCELS_UNHEARD);
+    pipeline_submit(&fleet->p, "t", 40, id);
+    int64_t until_ns = soon_ns();
+    while (in_flight_at(&fleet->nodes[0]) + in_flight_at(&fleet->nodes[1]) < 40 &&
+           test_real_ns() < until_ns)
+        usleep(500);
+    assert_in_range(in_flight_at(&fleet->nodes[1]), 2, 39);
+    node_answer(&fleet->nodes[0], 40);
+    node_answer(&fleet->nodes[1], 1);
+    fleet_pass(fleet, 1000);
+    return fleet;
+}
+
+/* The lines still age, and end. Each has run once until then. */
+static void end_batch(struct fleet *fleet, const char *id) {
+    assert_int_equal(fleet->nodes[0].count + fleet->nodes[1].count, 40);
+    assert_int_equal(status_of(fleet).lines_recalled, 0);
+    for (unsigned looks = 0; status_of(fleet).lines_recalled == 0; looks++) {
+        assert_true(looks < 60);
+        fleet_pass(fleet, 1000);
+    }
+    int64_t until_ns = soon_ns();
+    while (fleet_tick(fleet, 5, id, until_ns)) node_answer(&fleet->nodes[1], 5);
+    check_output(fleet, id, 40);
+    fleet_close(fleet);
+}
+
+static void a_server_that_stood_still_asks_no_line_back(void **state) {
+    (void)state;
+    char id[STORE_ID_BYTES];
+    struct fleet *fleet = open_at_the_end(id);
+    fleet_pass(fleet, 3600000);
+    fleet_pass(fleet, 1000);
+    end_batch(fleet, id);
+}
+
+static void lines_of_workers_that_are_not_heard_are_not_asked_back(void **state) {
+    (void)state;
+    char id[STORE_ID_BYTES];
+    struct fleet *fleet = open_at_the_end(id);
+    set_unheard(fleet, true);
+    for (unsigned i = 0; i < 120; i++) fleet_pass(fleet, 1000);
+    set_unheard(fleet, false);
+    fleet_pass(fleet, 1000);
+    end_batch(fleet, id);
+}
+
 static void a_slow_worker_holds_the_lines_of_its_next_seconds(void **state) {
     (void)state;
     struct fleet *fleet = fleet_open(64, CANCELS_OBEYED);
@@ -314,6 +393,8 @@ int main(void) {
         cmocka_unit_test(lines_of_a_worker_that_answers_nothing_run_on_the_other),
         cmocka_unit_test(an_answer_to_a_line_that_was_asked_back_counts),
         cmocka_unit_test(a_worker_that_hears_no_cancel_loses_its_lines_and_answers_in_vain),
+        cmocka_unit_test(a_server_that_stood_still_asks_no_line_back),
+        cmocka_unit_test(lines_of_workers_that_are_not_heard_are_not_asked_back),
         cmocka_unit_test(a_slow_worker_holds_the_lines_of_its_next_seconds),
         cmocka_unit_test(a_worker_that_refuses_all_costs_no_line),
         cmocka_unit_test(a_worker_that_answers_errors_alone_is_believed_a_few_times),
