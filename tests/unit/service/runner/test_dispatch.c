@@ -276,7 +276,7 @@ static void a_small_batch_beside_a_big_one_ends_soon(void **state) {
         since = 0;
     }
     print_message("# %zu lines of the big one between those of the small one\n", others);
-    assert_in_range(others, 0, 300); /* they take turns: about 100 */
+    assert_in_range(others, 0, 300); /* they take turns; 241 in 7 of 7 runs, busy or not */
     end(&p, &r, big);
     close_with(&p);
 }
