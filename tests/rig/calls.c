@@ -2,6 +2,7 @@
 #include "calls.h"
 
 #include "faults.h"
+#include "sockets.h"
 #include "threads.h"
 #include "world.h"
 
@@ -144,7 +145,11 @@ int __wrap_open64(const char *path, int flags, ...) {
 
 int __wrap_close(int fd) {
     struct open_file *file = file_of(fd);
-    if (!file) return __real_close(fd);
+    if (!file) {
+        int failed = __real_close(fd);
+        sockets_moved();
+        return failed;
+    }
     world->disk.inodes[file->inode].opens--;
     disk_drop(&world->disk, file->inode);
     file->inode = 0;
@@ -192,7 +197,11 @@ ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t count, off_t offset) {
 
 ssize_t __wrap_write(int fd, const void *bytes, size_t count) {
     struct open_file *file = file_of(fd);
-    if (!file) return __real_write(fd, bytes, count);
+    if (!file) {
+        ssize_t written = __real_write(fd, bytes, count);
+        sockets_moved();
+        return written;
+    }
     ssize_t put = __wrap_pwrite64(fd, bytes, count, (off_t)file->at);
     if (put > 0) file->at += (uint64_t)put;
     return put;

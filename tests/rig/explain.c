@@ -24,11 +24,12 @@ static void draw_calls(uint32_t life) {
 
 static void draw(const struct plan *plan) {
     char text[128];
-    printf("# seed %llu: %s disk, %u worker%s on %u nodes, a thread gives way at %s%u places, "
+    printf("# seed %llu: %s disk, %s, %u worker%s on %u nodes, a thread gives way at %s%u places, "
            "trouble %u\n",
            (unsigned long long)plan->seed, plan->is_fresh ? "an empty" : "a formatted",
-           plan->workers, plan->workers == 1 ? "" : "s", plan->nodes, plan->preempt ? "1 of " : "",
-           plan->preempt, plan->trouble);
+           plan->http ? "a client with HTTP" : "no HTTP", plan->workers,
+           plan->workers == 1 ? "" : "s", plan->nodes, plan->preempt ? "1 of " : "", plan->preempt,
+           plan->trouble);
     for (uint32_t i = 0; i < plan->event_count; i++) {
         if (event_is_fault(plan->events[i].kind)) continue;
         plan_write_event(&plan->events[i], text, sizeof text);

@@ -179,6 +179,7 @@ static bool get_row(struct runner *runner, uint32_t batch, struct store_batch *r
     const struct ledger_batch *own = &world->ledger.batches[batch];
     struct error error;
     enum err err = runner_batch_get(runner, str_from(own->id), ret_row, &error);
+    if (err == OK && own->is_deleted) world_fail("%s was deleted and is there (I15)", own->id);
     if (err == OK) return true;
     if (err != ERR_NOT_FOUND || !own->may_be_deleted)
         world_fail("%s was acknowledged: %s (I5)", own->id, error.text);

@@ -19,6 +19,7 @@ struct ledger_batch {
     bool is_created;
     bool is_cancelled;     /* the cancel was taken */
     bool may_be_deleted;   /* a deletion was asked for */
+    bool is_deleted;       /* it was taken */
     bool may_be_cancelled; /* likewise a cancel */
     char file_id[STORE_ID_BYTES];
     char id[STORE_ID_BYTES];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "life.h"
 
+#include "api/api.h"
 #include "backup/create.h"
 #include "backup/restore.h"
 #include "base/clock.h"
@@ -10,9 +11,12 @@
 #include "batch/fsck.h"
 #include "batch/state.h"
 #include "calls.h"
+#include "client.h"
 #include "faults.h"
+#include "http_call.h"
 #include "nodes.h"
 #include "rig_worker.h"
+#include "sockets.h"
 #include "store/batches_remove.h"
 #include "store/schema.h"
 #include "store/seglog_writer.h"
@@ -36,9 +40,11 @@ static struct store *store;
 static struct runner *runner;
 static struct worker *workers[4];
 static struct fleet *fleet; /* the workers are with nodes then */
+static struct api *api;     /* NULL: the client calls functions */
 
 static void begin_disk(void) {
     calls_begin();
+    sockets_begin();
     faults_begin();
     vfs_register();
 }
@@ -131,6 +137,22 @@ static void open_runner(void) {
     enum err err = runner_start(runner, &error);
     if (err != OK) world_fail("the runner does not start: %s", error.text);
     if (fleet) fleet_start(fleet);
+}
+
+static void open_api(void) {
+    struct error error;
+    uint16_t port;
+    const struct api_options options = {
+        .store = store, .runner = runner, .worker_threads = 2, .no_access_log = true};
+    api = NULL;
+    if (world->plan.http && api_open(&api, &options, &port, &error) != OK)
+        world_fail("the API does not open: %s", error.text);
+    http_call_begin();
+}
+
+static void close_api(void) {
+    http_call_end();
+    api_close(api, 1000);
 }
 
 /* --- the client --- */
@@ -254,7 +276,9 @@ static enum err delete_batch(uint32_t batch, struct error *error) {
     if (!own->is_created) return OK;
     if (!own->may_be_deleted) await_end(batch);
     own->may_be_deleted = true;
+    if (api) return client_delete(batch, error);
     enum err err = runner_batch_delete(runner, str_from(own->id), &freed, error);
+    if (err == OK) own->is_deleted = true;
     return err == ERR_NOT_FOUND ? OK : err;
 }
 
@@ -292,11 +316,17 @@ static enum err back_up(struct error *error) {
 
 static enum err obey(const struct event *event, struct error *error) {
     switch (event->kind) {
-    case EVENT_UPLOAD: return upload(event->batch, event, error);
-    case EVENT_CREATE: return create(event->batch, error);
-    case EVENT_CANCEL: return cancel(event->batch, error);
-    case EVENT_READ: return read_page(event->batch, event, error);
-    case EVENT_AWAIT: await_end(event->batch); return OK;
+    case EVENT_UPLOAD:
+        return api ? client_upload(event->batch, (uint32_t)event->value, error)
+                   : upload(event->batch, event, error);
+    case EVENT_CREATE:
+        return api ? client_create(event->batch, error) : create(event->batch, error);
+    case EVENT_CANCEL:
+        return api ? client_cancel(event->batch, error) : cancel(event->batch, error);
+    case EVENT_READ:
+        return api ? client_read(event->batch, (uint32_t)event->value, error)
+                   : read_page(event->batch, event, error);
+    case EVENT_AWAIT: await_end(event->batch); return api ? client_look(event->batch, error) : OK;
     case EVENT_DELETE: return delete_batch(event->batch, error);
     case EVENT_PAUSE: return pause_a_while(event->batch, event, error);
     case EVENT_IDLE: clock_sleep_ms(event->value); return OK;
@@ -314,6 +344,21 @@ static enum err obey(const struct event *event, struct error *error) {
     }
 }
 
+/* All that a client can see at the end. */
+static void read_all(void) {
+    struct error error;
+    for (uint32_t i = 0; i <= PLAN_BATCHES_MAX; i++) {
+        const bool is_last = i == PLAN_BATCHES_MAX;
+        for (int n = 0;; n++) {
+            enum err err = is_last ? client_list(&error) : client_look(i, &error);
+            if (err == OK && !is_last) err = client_download(i, &error);
+            if (!try_again(err, &error, "reading all")) break;
+            if (n == TRIES_MAX) world_fail("reading all: %s (liveness)", error.text);
+            clock_sleep_ms(250);
+        }
+    }
+}
+
 static void obey_all(void) {
     for (; world->command < world->plan.event_count; world->command++) {
         const struct event *event = &world->plan.events[world->command];
@@ -326,6 +371,7 @@ static void obey_all(void) {
         }
     }
     await_end(PLAN_BATCHES_MAX);
+    if (api) read_all();
 }
 
 static void live(void) {
@@ -333,10 +379,12 @@ static void live(void) {
     if (world->was_open) check_at_start();
     open_store();
     open_runner();
+    open_api();
     ledger_check(store, runner);
     obey_all();
     ledger_check(store, runner);
     ledger_check_ends(store, runner);
+    close_api();
     if (fleet) runner_halt(runner);
     fleet_close(fleet);
     runner_close(runner);

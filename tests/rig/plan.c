@@ -126,7 +126,7 @@ void plan_draw(struct plan *ret_plan, uint64_t seed) {
     static const uint32_t preempts[] = {0, 64, 8, 2};
     static const uint32_t paddings[] = {0, 0, 200, 3000};
     struct rng rng = {rng_at(seed, 'p')}, later = {rng_at(seed, 'l')};
-    struct rng nodes = {rng_at(seed, 'n')};
+    struct rng nodes = {rng_at(seed, 'n')}, http = {rng_at(seed, 'h')};
     *ret_plan = (struct plan){.seed = seed};
     ret_plan->is_fresh = one_in(&rng, 16);
     ret_plan->preempt = preempts[rng_below(&rng, 4)];
@@ -137,6 +137,7 @@ void plan_draw(struct plan *ret_plan, uint64_t seed) {
     add_faults(ret_plan, &rng);
     add_later(ret_plan, &later);
     add_nodes(ret_plan, &nodes);
+    if (ret_plan->nodes == 0 && one_in(&http, 3)) ret_plan->http = (uint32_t)between(&http, 1, 8);
 }
 
 void plan_write_event(const struct event *event, char *ret_text, size_t text_bytes) {

@@ -56,6 +56,8 @@ struct plan {
     uint32_t workers;
     uint32_t nodes;     /* machines that have the workers and outlive the server; 0: it has them */
     uint32_t questions; /* as many in all, so that answers are used again; 0: one per line */
+    uint32_t http;      /* the client speaks HTTP, and leaves one of so many requests (1: none) in
+                           between; 0: it calls functions */
     uint32_t trouble;   /* one of so many answers is an error or lost; 0: none */
     uint32_t event_count;
     struct event events[PLAN_EVENTS_MAX];

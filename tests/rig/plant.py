@@ -9,6 +9,7 @@ from planting import plant
 
 WRITER, SPOOL, LEASES = ("store/seglog_writer.c", "store/files_spool.c", "runner/leases.c")
 CACHE, OBJECT, ADOPT = ("store/result_cache.c", "backup/object.c", "workers/fleet/fleet_adopt.c")
+BATCHES, MULTIPART = ("api/batches.c", "http/multipart.c")
 # The file, its text, and the text in its place.
 MISTAKES = [
     # 1: the sync of a log is left out
@@ -56,6 +57,18 @@ MISTAKES = [
     # 9: a pack of results leaves the queue before they are durable
     (ADOPT, "    if (fleet->options.ended && told->count > 0)\n",
      "    if (fleet->options.ended && told->count > 0 && rig_planted() != 9)\n"),
+    # 10: a cancel is answered before it is kept
+    (BATCHES, "    enum err err = runner_batch_cancel(api->options.runner, str_from(id), &batch, &error);\n"
+     "    if (err == OK) {\n        answer_batch(api, request, &batch);\n",
+     "    bool is_early = rig_planted() == 10 && batches_find(api, request, &batch);\n"
+     "    if (is_early) answer_batch(api, request, &batch);\n"
+     "    enum err err = runner_batch_cancel(api->options.runner, str_from(id), &batch, &error);\n"
+     "    if (is_early) {\n        if (err == OK) store_batch_release(&batch);\n"
+     "    } else if (err == OK) {\n        answer_batch(api, request, &batch);\n"),
+    # 11: a delimiter that comes in two pieces is not seen
+    (MULTIPART, "    size_t at = 0;\n    while (at < bytes.bytes) {\n        enum err err = OK;\n",
+     "    size_t at = 0;\n    if (rig_planted() == 11 && multipart->state == MULTIPART_DATA)\n"
+     "        multipart->matched = 0;\n    while (at < bytes.bytes) {\n        enum err err = OK;\n"),
 ]
 
-plant("", (WRITER, SPOOL, LEASES, CACHE, OBJECT, ADOPT), MISTAKES, "int rig_planted(void);\n")
+plant("", (WRITER, SPOOL, LEASES, CACHE, OBJECT, ADOPT, BATCHES, MULTIPART), MISTAKES, "int rig_planted(void);\n")

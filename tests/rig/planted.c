@@ -29,6 +29,8 @@ static const struct {
     {"a backup whose bytes are not synced", "(backup)"},
     {"a line that runs before nodes have told theirs", "(adoption)"},
     {"an answer that leaves the queue before it is durable", "(adoption)"},
+    {"a cancel that is answered before it is kept", "(I9)"},
+    {"a delimiter of a form that comes in two pieces and is not seen", "(HTTP)"},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 

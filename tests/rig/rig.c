@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The rig: store, runner, queue and batches of the server under one seed, on a disk that forgets, a
- * clock that jumps, workers that die, and threads that take turns by the seed.
+/* The rig: API, store, runner, queue and batches of the server under one seed, on a disk that
+ * forgets, a clock that jumps, workers that die, and threads that take turns by the seed.
  *
  *   rig [--seeds N] [--seed S] [--verbose]
  *
@@ -56,6 +56,7 @@ static struct wish read_wish(int count, char **words) {
 int main(int count, char **words) {
     struct wish wish = read_wish(count, words);
     uint64_t failures = 0, lives = 0, calls = 0, cuts = 0, adopted = 0, ran = 0;
+    uint64_t requests = 0, unanswered = 0;
     run_begin();
     for (; ran < wish.seeds && failures < FAILURES_MAX; ran++) {
         struct plan plan;
@@ -65,6 +66,8 @@ int main(int count, char **words) {
         calls += world->calls_all;
         cuts += world->cuts;
         adopted += world->adopted;
+        requests += world->requests;
+        unanswered += world->unanswered;
         if (is_good) continue;
         failures++;
         explain(&plan);
@@ -73,9 +76,10 @@ int main(int count, char **words) {
         if (wish.is_verbose) fprintf(stderr, "%s", run_said());
     }
     note("%llu seeds, %llu lives, %llu power cuts, %llu calls to the disk, %llu adopted lines, "
-         "%.1f s",
+         "%llu requests over HTTP, %llu left, %.1f s",
          (unsigned long long)ran, (unsigned long long)lives, (unsigned long long)cuts,
-         (unsigned long long)calls, (unsigned long long)adopted, (double)clock() / CLOCKS_PER_SEC);
+         (unsigned long long)calls, (unsigned long long)adopted, (unsigned long long)requests,
+         (unsigned long long)unanswered, (double)clock() / CLOCKS_PER_SEC);
     report(failures == 0, "what was acknowledged survives %llu seeds", (unsigned long long)ran);
     return report_end();
 }

@@ -249,6 +249,12 @@ static void make_plainer(struct plan *plan, struct shrink *shrink) {
     smaller.line_padding = 0;
     shrink_try(shrink, plan, &smaller);
     smaller = *plan;
+    smaller.http = plan->http > 0;
+    shrink_try(shrink, plan, &smaller);
+    smaller = *plan;
+    smaller.http = 0;
+    shrink_try(shrink, plan, &smaller);
+    smaller = *plan;
     smaller.nodes = 0;
     shrink_try(shrink, plan, &smaller);
     smaller = *plan;

@@ -211,6 +211,14 @@ void threads_sleep_ns(int64_t ns) {
     wait_for(NULL, *world.now_ns + ns);
 }
 
+bool threads_wait_until(const void *what, int64_t due_ns) {
+    return wait_for(what, due_ns);
+}
+
+void threads_wake(const void *what) {
+    wake(what, true);
+}
+
 /* --- threads --- */
 
 static void first(void) {

@@ -38,6 +38,10 @@ void threads_may_switch(void);
 void threads_pass_ns(int64_t ns);
 /* The caller sleeps. */
 void threads_sleep_ns(int64_t ns);
+/* The caller waits until something wakes `what`, or the deadline. False if that came first. */
+bool threads_wait_until(const void *what, int64_t due_ns);
+/* All that wait for `what` go on. */
+void threads_wake(const void *what);
 /* Switches so far. */
 uint64_t threads_switches(void);
 

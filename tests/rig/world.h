@@ -43,6 +43,8 @@ struct world {
     uint32_t calls_all;         /* in all lives */
     uint32_t cuts;              /* deaths by a power cut, in all lives */
     uint32_t adopted;           /* lines that a server took over from nodes, in all lives */
+    uint32_t requests;          /* that the client began with HTTP, in all lives */
+    uint32_t unanswered;        /* those without an answer that the client took whole */
     uint32_t command;           /* the next event for the client */
     int64_t full_until_ns;
     uint32_t fulls;    /* times that the disk became full, in all lives */
