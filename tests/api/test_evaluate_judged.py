@@ -127,6 +127,43 @@ def test_judgements_of_label_studio_are_corrections_of_the_results_that_they_are
     assert done.returncode == 3 and "--judged-results" in done.stderr, done.stderr
 
 
+def as_raw(line):
+    return {"custom_id": line["custom_id"], "judgement": {"score": said_by(line)["score"]}}
+
+
+def as_pulled(line):
+    return {"custom_id": line["custom_id"], "curator": "ana@example.test", "verdict": "accepted"}
+
+
+def as_result(line):
+    return rated(line["custom_id"], **said_by(line))
+
+
+@pytest.mark.parametrize("form", [as_raw, as_pulled, as_result])
+def test_a_sample_has_the_judged_lines_first_and_keeps_them(tmp_path, form):
+    lines, _ = answers_in(random.Random(SEED), 60)
+    judged = [lines[i] for i in (7, 8, 9, 51)]  # at equal distances it would have one of them
+    path, reference = write(tmp_path / "in.jsonl", lines), tmp_path / "reference.jsonl"
+    results = write(tmp_path / "results.jsonl", [as_result(line) for line in lines])
+    of = ["--judged-results", results] if form is as_pulled else []
+
+    def taken():
+        said = evaluate(path, "--model", "a=echo", "--sample", "6", "--compare-to",
+                        write(reference, [form(line) for line in judged]), *of)
+        requests = (tmp_path / "in.jsonl.evaluation/requests.jsonl").read_text().splitlines()
+        return said["agreement"][0], [json.loads(line)["custom_id"] for line in requests]
+
+    agreement, names = taken()
+    assert len(names) == 6 and {line["custom_id"] for line in judged} <= set(names)
+    assert [field["rows"] for field in agreement["fields"]][0] == 4
+    judged += lines[20:26]  # more is judged; the answers that are there stay of use
+    agreement, names_then = taken()
+    assert names_then == names
+    del judged[:]
+    judged += lines[:1]
+    assert taken()[1] == names
+
+
 def test_an_outer_field_that_was_corrected_takes_the_place_of_its_inner_ones(tmp_path):
     """The answers have {"a": {"b": 1, "c": 2}}; the order in which the fields stand does not count."""
     lines = [support.request(f"c{i}", json.dumps({"a": {"b": 1, "c": 2}, "d": i})) for i in range(3)]

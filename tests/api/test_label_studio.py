@@ -528,5 +528,7 @@ def test_evaluate_reads_the_judgements_of_a_project_as_they_are_and_keeps_none(t
         assert evaluate(*live)["agreement"][0]["fields"][0]["equal"] == 3
         studio.review(third["id"], "rejected")
         assert evaluate(*live)["judged"]["lines"] == 2
+        sampled = evaluate(*live, "--sample", "2", "-o", tmp_path / "sample")
+        assert sampled["agreement"][0]["fields"][0]["rows"] == 2  # those of three that are judged
         assert "label-studio:8" in evaluate("--compare-to", "label-studio:8", status=4)
     assert "--id-field" in evaluate("--id-field", "row", status=2)

@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 #include "batch/jsonl_file.h"
+#include "evaluate/names.h"
 #include "evaluate/requests.h"
 #include "json/json.h"
 
@@ -23,16 +24,49 @@ static bool has_cell(const void *judged, struct str line) {
     return judged_has_cell(judged, line);
 }
 
-/* Writes the requests, or finds that those of an earlier call are the same. */
+static bool has_name(const void *names, struct str line) {
+    return names_has(names, line);
+}
+
+/* The file of results that the candidates are compared with; NULL: there is none, or it is to be
+ * made of the requests. */
+static const char *reference_file(const struct evaluation *evaluation) {
+    if (evaluation->judged.is_made) return evaluation->judged.path;
+    bool has_file = evaluation->reference && evaluation_reference(evaluation) == evaluation->count;
+    return has_file ? evaluation->reference : NULL;
+}
+
+/* Writes a sample that has the requests with a judgement first. */
+static enum err write_requests(struct evaluation *evaluation, const char *fresh,
+                               struct error *error) {
+    const char *reference = evaluation->sample > 0 ? reference_file(evaluation) : NULL;
+    struct names names = {0};
+    struct requests_wish wish = {&evaluation->judged, has_cell};
+    const struct requests_wish *is_wished = evaluation->judged.column_count > 0 ? &wish : NULL;
+    enum err err = OK;
+    if (!is_wished && reference) {
+        err = names_read(&names, reference, error);
+        wish = (struct requests_wish){&names, has_name};
+        is_wished = &wish;
+    }
+    if (err == OK)
+        err = requests_write(evaluation->input, evaluation->sample, is_wished, fresh,
+                             &evaluation->lines, error);
+    names_release(&names);
+    return err;
+}
+
+/* Writes the requests, or finds that those of an earlier call are the same, or another sample of
+ * the same size: an evaluation that has begun keeps its sample when more has been judged. */
 static enum err place_requests(struct evaluation *evaluation, struct error *error) {
     char fresh[PATH_MAX + 8];
-    const struct requests_wish judged_ones = {&evaluation->judged, has_cell};
     snprintf(fresh, sizeof fresh, "%s.part", evaluation->requests);
-    enum err err = os_mkdirs(evaluation->folder, error);
-    if (err == OK)
-        err = requests_write(evaluation->input, evaluation->sample,
-                             evaluation->judged.column_count > 0 ? &judged_ones : NULL, fresh,
-                             &evaluation->lines, error);
+    enum err err = write_requests(evaluation, fresh, error);
+    if (err == OK && evaluation->sample > 0 &&
+        requests_are_of(evaluation->requests, evaluation->input, evaluation->lines)) {
+        (void)unlink(fresh);
+        return OK;
+    }
     return err == OK ? requests_place(fresh, evaluation->requests, error) : err;
 }
 
@@ -89,17 +123,15 @@ static enum err compare(struct evaluation *evaluation, struct comparison *compar
 
 static enum err compare_all(struct evaluation *evaluation, struct error *error) {
     const struct candidate *candidates = evaluation->candidates;
-    bool has_file = evaluation->reference && evaluation_reference(evaluation) == evaluation->count;
+    const char *file = reference_file(evaluation);
     enum err err = OK;
     for (size_t i = 0; i < evaluation->count && err == OK; i++) {
         for (size_t k = i + 1; k < evaluation->count && err == OK; k++)
             err = compare(evaluation, &evaluation->pairs[i][k], candidates[i].results,
                           candidates[k].results, error);
-        if (err == OK && has_file)
-            err = compare(evaluation, &evaluation->references[i],
-                          evaluation->judged.is_made ? evaluation->judged.path
-                                                     : evaluation->reference,
-                          candidates[i].results, error);
+        if (err == OK && file)
+            err =
+                compare(evaluation, &evaluation->references[i], file, candidates[i].results, error);
     }
     return err;
 }
@@ -230,8 +262,12 @@ enum err evaluation_run(struct evaluation *evaluation, struct error *error) {
     for (size_t i = 0; i < evaluation->count; i++)
         candidate_place(&evaluation->candidates[i], evaluation->folder);
     enum err err = check(evaluation, error);
+    if (err == OK) err = os_mkdirs(evaluation->folder, error);
+    /* Columns are read from the requests; files of judgements say which requests are wanted. */
+    const bool has_columns = evaluation->judged.column_count > 0;
+    if (err == OK && !has_columns) err = place_judgements(evaluation, error);
     if (err == OK) err = place_requests(evaluation, error);
-    if (err == OK) err = place_judgements(evaluation, error);
+    if (err == OK && has_columns) err = place_judgements(evaluation, error);
     for (size_t i = 0; i + has_cascade < evaluation->count && err == OK; i++)
         if (!cascade_has_late(&evaluation->cascade, i))
             err = run_model(evaluation, i, evaluation->requests, error);

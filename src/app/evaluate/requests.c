@@ -100,6 +100,24 @@ enum err requests_write(const char *input, uint64_t sample, const struct request
 
 /* --- the same ones each time --- */
 
+bool requests_are_of(const char *path, const char *input, uint64_t lines) {
+    struct jsonl_file own, all;
+    struct str line, other;
+    struct error ignored;
+    uint64_t count = 0;
+    bool is_open = jsonl_file_open(&own, path, &ignored) == OK;
+    is_open &= jsonl_file_open(&all, input, &ignored) == OK;
+    bool has_line = is_open && jsonl_file_next(&own, &line);
+    while (has_line && jsonl_file_next(&all, &other)) {
+        if (!str_equals(line, other)) continue;
+        count++;
+        has_line = jsonl_file_next(&own, &line);
+    }
+    jsonl_file_close(&own);
+    jsonl_file_close(&all);
+    return is_open && !has_line && count == lines;
+}
+
 static bool are_equal(FILE *a, FILE *b) {
     static char left[PIECE], right[PIECE];
     size_t count;

@@ -26,6 +26,8 @@ struct requests_wish {
  * lines are passed over. `wish` may be NULL. ERR_INVALID if there are none. */
 enum err requests_write(const char *input, uint64_t sample, const struct requests_wish *wish,
                         const char *path, uint64_t *ret_lines, struct error *error) MUST_CHECK;
+/* Whether the file `path` has `lines` of the requests of `input`, in their order. */
+bool requests_are_of(const char *path, const char *input, uint64_t lines);
 /* Makes the new file `fresh` the file `path`, or removes it if `path` has the same bytes. ERR_INVALID
  * if it has others. */
 enum err requests_place(const char *fresh, const char *path, struct error *error) MUST_CHECK;

@@ -99,10 +99,29 @@ static void without_a_wish_the_distances_are_equal(void **state) {
     end(&folder);
 }
 
+static void a_sample_of_the_same_size_is_known_again(void **state) {
+    struct folder folder;
+    uint64_t lines;
+    int numbers[LINES];
+    (void)state;
+    begin(&folder);
+    assert_int_equal(count_marked(&folder, 20, &lines, numbers), 11);
+    assert_true(requests_are_of(folder.output, folder.input, 20));
+    assert_false(requests_are_of(folder.output, folder.input, 19));
+    assert_false(requests_are_of("/nowhere", folder.input, 20));
+    FILE *file = fopen(folder.output, "w");
+    assert_non_null(file);
+    fprintf(file, "2\n1\n");
+    fclose(file);
+    assert_false(requests_are_of(folder.output, folder.input, 2));
+    end(&folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sample_has_the_lines_that_are_wanted_first),
         cmocka_unit_test(without_a_wish_the_distances_are_equal),
+        cmocka_unit_test(a_sample_of_the_same_size_is_known_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
