@@ -465,15 +465,16 @@ def rope_factors(config):
 
 
 def tokens_of(count, pre):
-    """A vocabulary of `count` words; the last one ends an answer."""
+    """A vocabulary of `count` words; the last one ends an answer. Its one merge is of two bytes that
+    no UTF-8 has: OpenVINO reads no vocabulary without one."""
     end = count - 1
     return [
         pair("tokenizer.ggml.model", "gpt2"),
         pair("tokenizer.ggml.pre", pre),
         pair("tokenizer.ggml.tokens",
-             vocabulary(end) + ["<|end|>"]),
+             vocabulary(end - 1) + ["\u00fe\u00ff", "<|end|>"]),
         pair("tokenizer.ggml.token_type", [1] * end + [3]),
-        pair("tokenizer.ggml.merges", ["a b"]),
+        pair("tokenizer.ggml.merges", ["\u00fe \u00ff"]),
         pair("tokenizer.ggml.bos_token_id", end),
         pair("tokenizer.ggml.eos_token_id", end)]
 
