@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """An engine over two GPUs that compute every step together (--tensor-parallel-size), with the CUDA
 plugin's host code over a runtime and kernels in plain C (tests/gpu/cuda/host)."""
-import re
+import json, re, shutil, statistics
 
 import pytest
 
-import support
+import support, test_next_families
 from test_cuda_host import CARD, FAULTS, PLUGIN, POISON, answers, equal_tokens, run_one
 from test_device_faults import create, deaths, lines, results, texts
+from test_device_families import logprobs_of
 from test_device_faults import state  # noqa: F401 (a fixture)
+from test_families import HERE
 
 TOGETHER = ["--tensor-parallel-size", 2]
 NEXT = support.SHARED / "tiny_next"
@@ -16,7 +18,7 @@ NEXT = support.SHARED / "tiny_next"
 
 def plugin(tmp_path, *variables):
     folder = tmp_path / "plugin"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     return support.with_variables(PLUGIN, folder, "QUERN_HOST_CARDS=2", *variables)
 
 
@@ -50,6 +52,40 @@ def test_two_cards_together_have_the_log_probabilities_of_one(tmp_path, model):
             assert abs(got - wanted) < (0.25 if "lfm2" in model.name else 0.15)
             compared += 1
     assert compared >= 10
+
+
+def check_two_cards(tmp_path, model, cases, *arguments):
+    """Two are as near to the CPU as one. A near tie of a router may fall otherwise and moves the
+    tokens behind it, so the middle of the differences counts."""
+
+    def off(*options):
+        got = logprobs_of(tmp_path, model, cases, *card(tmp_path), *options, *arguments)
+        return statistics.median(
+            abs(row[token] - other[token]) for rows, others in zip(got, cpu, strict=True)
+            for row, other in zip(rows, others, strict=True) for token in row.keys() & other.keys())
+
+    cpu = logprobs_of(tmp_path, model, cases, "--device", "cpu", "--reference", *arguments)
+    one, both = off(), off(*TOGETHER)
+    assert 0 < both <= 2 * one
+
+
+@pytest.mark.parametrize("family", ["gemma4_e", "gemma4_moe"])
+def test_parts_of_tokens_and_experts_beside_a_feed_forward_are_split(tmp_path, family):
+    check_two_cards(tmp_path, NEXT / family, test_next_families.cases_of(family))
+
+
+@pytest.mark.parametrize("family", ["granite", "falcon_h1"])
+def test_halves_that_are_added_with_a_factor_are_split(tmp_path, family):
+    """With sizes that divide, and weights that are made up."""
+    config = json.loads((HERE / family / "config.json").read_text())
+    config |= {"vocab_size": 512, "intermediate_size": 64, "hidden_size": 64}
+    if family == "falcon_h1":
+        config |= {"mamba_d_ssm": 64, "mamba_n_heads": 8}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(support.SHARED / "tiny/qwen2" / name, tmp_path)
+    cases = [{"ids": list(range(first, 300, 7))} for first in (3, 40, 100)]
+    check_two_cards(tmp_path, tmp_path, cases, "--load-format", "dummy")
 
 
 @pytest.mark.parametrize("form", ["int8", "fp8"])

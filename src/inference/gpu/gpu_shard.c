@@ -259,8 +259,10 @@ static const char *refusal_of(const struct gpu_op *op) {
     case OP_EMBED: return op->positions ? "encoders are not split over GPUs" : NULL;
     case OP_NORM: return op->is_layer_norm ? "models with LayerNorm are not split over GPUs" : NULL;
     case OP_MATMUL:
-        return op->to != TO_INPUTS && op->to != TO_X ? NULL
-                                                     : "parts of tokens are not split over GPUs";
+    case OP_INPUTS:
+    case OP_ASIDE:
+    case OP_JOIN:
+    case OP_ADD:
     case OP_HEADS:
     case OP_KEEP:
     case OP_ATTENTION:
@@ -287,6 +289,10 @@ static enum err shard_product(const struct maker *maker, uint32_t index) {
     struct gpu_op *own = &maker->ops[index];
     const struct gpu_op *op = &maker->whole->ops[index];
     const struct gpu_op *next = index + 1 < maker->whole->op_count ? op + 1 : op;
+    const bool is_of_inputs = op->to == TO_INPUTS ||
+                              (next->kind == OP_GATE && next->gates_inputs) ||
+                              (index > 0 && op[-1].kind == OP_GATE && op[-1].gates_inputs);
+    if (is_of_inputs) return OK;                                   /* the parts of tokens */
     if (next->kind == OP_ROUTE) return OK;                         /* a router */
     if (op->to == TO_NARROW && !is_rates(maker, index)) return OK; /* the factor of an expert */
     if (op->to == TO_NARROW) return split_rates(maker, op->matrix);
@@ -296,7 +302,7 @@ static enum err shard_product(const struct maker *maker, uint32_t index) {
         return split_gate_up(maker, op->matrix, next->width, 1, op->layer);
     if (op->to == TO_H || op->to == TO_SHARED) {
         /* EXPERTS adds the latter to its own part: the lead's has the bias. */
-        if (op->to == TO_SHARED && maker->rank > 0) own->bias = NULL;
+        if (op->to == TO_SHARED && next->kind != OP_ADD && maker->rank > 0) own->bias = NULL;
         const bool has_states = index > 0 && op[-1].kind == OP_GATED_NORM;
         return split_inputs(maker, op->matrix, has_states);
     }
@@ -329,7 +335,7 @@ static enum err shard_op(const struct maker *maker, uint32_t index) {
         err = check_heads(maker, op);
         if (op->kv_heads > 0) op->kv_heads = gpu_rank_heads(&maker->of, op->kv_heads);
         return err == OK ? cut_sinks(maker, op) : err;
-    case OP_GATE: op->width /= maker->ranks; return OK;
+    case OP_GATE: op->width /= op->gates_inputs ? 1 : maker->ranks; return OK;
     case OP_KEEP:
     case OP_PREPARE: op->attended /= maker->ranks; return OK;
     case OP_CONV:

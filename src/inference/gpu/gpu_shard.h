@@ -5,11 +5,12 @@
  *
  * Heads and feed-forwards are split evenly: a product whose outputs are heads, or gate and up, has
  * the rank's rows of its matrix; a product that reads them has the rank's columns, and its sums are
- * a part, which the norm behind it adds up over the ranks. So a layer has two such sums. A KV head
- * that fewer than one rank can have is held by several. Recurrent layers are split by the heads of
- * their states, or by channels. What all rows' experts leave beside those of a row is a part of the
- * same sum. All ranks have the embedding, the router and the residual stream; the first rank, the
- * lead, alone has a head of its own and the logits.
+ * a part, which the norm behind it adds up over the ranks, or a kernel of its own. So a layer has
+ * two such sums or more. A KV head that fewer than one rank can have is held by several. Recurrent
+ * layers are split by the heads of their states, or by channels. What all rows' experts leave
+ * beside those of a row is a part of the same sum. All ranks have the embedding, parts of tokens,
+ * the router and the residual stream; the first rank, the lead, alone has a head of its own and the
+ * logits.
  *
  * It knows no file, no step and no memory of a GPU.
  *

@@ -17,6 +17,7 @@ struct bench_rank {
 struct bench_case {
     uint32_t ranks, rows, width;
     enum cuda_code code;
+    bool is_total; /* the sums alone */
 };
 
 static void take_rank(struct bench_rank *at, const struct bench_case *shape, uint32_t rank) {
@@ -42,9 +43,18 @@ static struct cuda_reduce call_of(const struct bench_case *shape, const struct r
     call.norm.weight.at = mine->weight;
     call.norm.y = {mine->y, shape->code, shape->width, mine->scale};
     call.norm.width = shape->width, call.norm.rows = shape->rows, call.norm.epsilon = 1e-6f;
-    call.ranks = shape->ranks, call.rank = rank, call.number = number;
+    call.meeting.ranks = shape->ranks, call.meeting.rank = rank, call.meeting.number = number;
     for (uint32_t k = 0; k < shape->ranks; k++)
-        call.parts[k] = all[k].parts[number % 2], call.words[k] = ranks->words[k];
+        call.meeting.parts[k] = all[k].parts[number % 2], call.meeting.words[k] = ranks->words[k];
+    return call;
+}
+
+/* The same sums alone. */
+static struct cuda_total total_of(const struct cuda_reduce &reduce) {
+    struct cuda_total call = {};
+    call.meeting = reduce.meeting;
+    call.to = (uint16_t *)reduce.norm.y.codes;
+    call.width = call.stride = reduce.norm.width, call.rows = reduce.norm.rows;
     return call;
 }
 
@@ -56,8 +66,12 @@ static void record(const struct bench_case *shape, const struct ranks *ranks,
     CUDA_MUST(cudaStreamBeginCapture(on, cudaStreamCaptureModeRelaxed));
     for (uint32_t i = 1; i <= REPEATS; i++) {
         struct cuda_reduce call = call_of(shape, ranks, all, rank, i);
+        const struct cuda_total total = total_of(call);
         call.blocks_max = blocks;
-        MUST_BE_OK(cuda_reduce(&call, on, error));
+        if (shape->is_total)
+            MUST_BE_OK(cuda_total(&total, on, error));
+        else
+            MUST_BE_OK(cuda_reduce(&call, on, error));
     }
     CUDA_MUST(cudaStreamEndCapture(on, &graph));
     CUDA_MUST(cudaGraphInstantiate(&all[rank].exec, graph, 0));
@@ -123,8 +137,8 @@ static void bench_case(struct ranks *ranks, const struct bench_case &shape, bool
     for (uint32_t i = 0; i < shape.ranks; i++) take_rank(&all[i], &shape, i);
     CUDA_MUST(cudaSetDevice(0));
     const double alone = norm_us(&shape, &all[0]);
-    bench_bytes("reduce", graph_us(&shape, ranks, all, 0), bytes, 0, "%u GPUs, %u x %u -> %s",
-                shape.ranks, shape.rows, shape.width, code);
+    bench_bytes(shape.is_total ? "total" : "reduce", graph_us(&shape, ranks, all, 0), bytes, 0,
+                "%u GPUs, %u x %u -> %s", shape.ranks, shape.rows, shape.width, code);
     (void)printf("# the norm alone, on one GPU: %.2f us\n", alone);
     const uint32_t held = (uint32_t)card.multiProcessorCount;
     for (uint32_t blocks : {held / 2, held, 2 * held, 3 * held, 4 * held, 6 * held, 8 * held})
@@ -147,6 +161,7 @@ void bench_reduce(void) {
             bench_case(ranks, {count, rows, 4096, CUDA_BF16}, rows >= 64);
         for (uint32_t rows : {16u, 512u, 2048u}) {
             bench_case(ranks, {count, rows, 4096, CUDA_E4M3}, false);
+            bench_case(ranks, {count, rows, 4096, CUDA_BF16, true}, false);
             bench_case(ranks, {count, rows, 5120, CUDA_BF16}, false);
         }
     }

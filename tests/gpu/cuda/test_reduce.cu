@@ -82,10 +82,12 @@ static void run_rank(const struct reduce_world *world, const struct ranks *ranks
     for (int i = 0; i < CALLS; i++) {
         struct cuda_reduce call = {};
         call.norm = room->norm, call.norm.y = room->y[i];
-        call.ranks = world->count, call.rank = rank, call.number = world->first + (uint32_t)i;
+        call.meeting.ranks = world->count, call.meeting.rank = rank,
+        call.meeting.number = world->first + (uint32_t)i;
         call.blocks_max = i % 2 ? 3 : 0;
         for (uint32_t k = 0; k < world->count; k++)
-            call.parts[k] = world->room[k].parts[i % 2], call.words[k] = ranks->words[k];
+            call.meeting.parts[k] = world->room[k].parts[i % 2],
+            call.meeting.words[k] = ranks->words[k];
         CUDA_MUST(cudaMemcpyAsync(room->parts[i % 2], room->made[i], bytes,
                                   cudaMemcpyDeviceToDevice, ranks->streams[rank]));
         MUST_BE_OK(cuda_reduce(&call, ranks->streams[rank], error));
@@ -188,9 +190,10 @@ static bool check_long(struct ranks *ranks, uint32_t count, uint32_t calls) {
             call.norm.h.stride = width, call.norm.y = room[rank].y[0];
             call.norm.weight.at = room[rank].norm.weight.at;
             call.norm.width = width, call.norm.rows = rows, call.norm.epsilon = NORM_EPSILON;
-            call.ranks = count, call.rank = rank, call.number = i + 1;
+            call.meeting.ranks = count, call.meeting.rank = rank, call.meeting.number = i + 1;
             for (uint32_t k = 0; k < count; k++)
-                call.parts[k] = room[k].parts[i % 2], call.words[k] = ranks->words[k];
+                call.meeting.parts[k] = room[k].parts[i % 2],
+                call.meeting.words[k] = ranks->words[k];
             /* In every third call a part is 2, in another rank each time. */
             const uint16_t *made = room[rank].made[i % 3 == 0 && i / 3 % count == rank];
             CUDA_MUST(cudaMemcpyAsync(room[rank].parts[i % 2], made, numbers * 2,
@@ -209,6 +212,52 @@ static bool check_long(struct ranks *ranks, uint32_t count, uint32_t calls) {
     if (wrong > 0) note("%zu numbers are not %g", wrong, want);
     gpu_release();
     return wrong == 0;
+}
+
+/* Two totals in a row, so that a part is written again: every rank has the sums, and the same bits.
+ */
+static bool check_total(struct rng *rng, struct ranks *ranks, uint32_t count,
+                        const struct reduce_case *shape) {
+    struct reduce_world world = {};
+    struct cuda_rows y[CUDA_RANKS_MAX][2];
+    const size_t numbers = (size_t)shape->rows * shape->stride;
+    world.shape = shape, world.code = CUDA_BF16, world.count = count, world.first = 1;
+    draw_world(rng, &world, false);
+    take_words(ranks, count, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        put_rank(&world, i);
+        for (auto &rows : y[i]) rows = take_rows(CUDA_BF16, shape->rows, shape->stride);
+    }
+    auto run = [&](uint32_t rank) {
+        const struct rank_room *room = &world.room[rank];
+        CUDA_MUST(cudaSetDevice((int)rank));
+        for (uint32_t i = 0; i < 2; i++) {
+            struct cuda_total call = {};
+            call.meeting.ranks = count, call.meeting.rank = rank, call.meeting.number = i + 1;
+            for (uint32_t k = 0; k < count; k++) {
+                call.meeting.parts[k] = world.room[k].parts[i];
+                call.meeting.words[k] = ranks->words[k];
+            }
+            call.bias = room->norm.h.bias, call.to = (uint16_t *)y[rank][i].codes;
+            call.width = shape->width, call.stride = shape->stride, call.rows = shape->rows;
+            CUDA_MUST(cudaMemcpyAsync(room->parts[i], room->made[i], numbers * 2,
+                                      cudaMemcpyDeviceToDevice, ranks->streams[rank]));
+            MUST_BE_OK(cuda_total(&call, ranks->streams[rank], error));
+        }
+    };
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < count; i++) threads.emplace_back(run, i);
+    for (std::thread &thread : threads) thread.join();
+    ranks_settle(ranks, count);
+    bool is_well = true;
+    for (int i = 0; i < 2; i++)
+        for (uint32_t rank = 0; rank < count; rank++)
+            is_well &= are_rows(&y[rank][i], shape->rows, shape->width, sums_of(&world, i)) &&
+                       gpu_read((uint16_t *)y[rank][i].codes, numbers) ==
+                           gpu_read((uint16_t *)y[0][i].codes, numbers);
+    if (!is_well) note("total: %u ranks, rows %u, width %u", count, shape->rows, shape->width);
+    gpu_release();
+    return is_well;
 }
 
 static bool check_part(struct rng *rng, enum product_form form, size_t rows, size_t width,
@@ -257,16 +306,24 @@ static bool check_given_up(struct ranks *ranks) {
     call.norm.y = take_rows(CUDA_BF16, rows, width);
     call.norm.weight.at = gpu_copy(std::vector<float>(width, 1.0f));
     call.norm.width = width, call.norm.rows = rows, call.norm.epsilon = NORM_EPSILON;
-    call.ranks = 2, call.number = 1, call.given_up = given_up;
+    call.meeting.ranks = 2, call.meeting.number = 1, call.meeting.given_up = given_up;
     for (int i = 0; i < 2; i++) {
-        call.parts[i] = gpu_take<uint16_t>(rows * width);
-        call.words[i] = ranks->words[i];
+        call.meeting.parts[i] = gpu_take<uint16_t>(rows * width);
+        call.meeting.words[i] = ranks->words[i];
     }
     std::thread giver([given_up] { __atomic_store_n(given_up, 1u, __ATOMIC_RELEASE); });
     MUST_BE_OK(cuda_reduce(&call, ranks->streams[0], error));
     ranks_settle(ranks, 1);
     giver.join();
-    const bool is_well = gpu_read(call.norm.x, before.size()) == before;
+    bool is_well = gpu_read(call.norm.x, before.size()) == before;
+    struct cuda_total total = {};
+    const std::vector<uint16_t> sums(rows * width, 7);
+    total.meeting = call.meeting;
+    total.meeting.number = 2;
+    total.to = gpu_copy(sums), total.width = total.stride = width, total.rows = rows;
+    MUST_BE_OK(cuda_total(&total, ranks->streams[0], error));
+    ranks_settle(ranks, 1);
+    is_well = is_well && gpu_read(total.to, sums.size()) == sums;
     CUDA_MUST(cudaFreeHost(given_up));
     gpu_release();
     return is_well;
@@ -277,19 +334,32 @@ static bool is_refused(struct cuda_reduce call) {
     return cuda_reduce(&call, stream, &error) == ERR_INVALID && error.text[0];
 }
 
+static bool is_refused(struct cuda_total call) {
+    struct error error = {OK, false, ""};
+    return cuda_total(&call, stream, &error) == ERR_INVALID && error.text[0];
+}
+
 static void check_refusals(void) {
     struct cuda_reduce call = {};
     uint16_t *part = gpu_take<uint16_t>(64);
     call.norm.x = gpu_take<float>(64), call.norm.x_stride = 64, call.norm.h.stride = 64;
     call.norm.y = take_rows(CUDA_BF16, 1, 64);
     call.norm.weight.at = gpu_take<float>(64);
-    call.norm.width = 64, call.norm.rows = 0, call.ranks = 2;
-    call.parts[0] = call.parts[1] = part;
+    call.norm.width = 64, call.norm.rows = 0, call.meeting.ranks = 2;
+    call.meeting.parts[0] = call.meeting.parts[1] = part;
     struct cuda_reduce odd = call, wide = call, alone = call, away = call;
-    odd.norm.width = 60, wide.norm.width = 16392, alone.ranks = 1, away.parts[1] = part + 1;
+    odd.norm.width = 60, wide.norm.width = 16392, alone.meeting.ranks = 1,
+    away.meeting.parts[1] = part + 1;
     MUST_BE_OK(cuda_reduce(&call, stream, error)); /* no row, nothing to launch */
     report(is_refused(odd) && is_refused(wide) && is_refused(alone) && is_refused(away),
            "reduce: odd widths, one rank and odd addresses are refused");
+    struct cuda_total total = {};
+    total.meeting = call.meeting, total.to = part, total.width = total.stride = 64;
+    struct cuda_total narrow = total, uneven = total, nowhere = total, lone = total;
+    narrow.stride = 56, uneven.width = 60, nowhere.to = NULL, lone.meeting.ranks = 1;
+    MUST_BE_OK(cuda_total(&total, stream, error));
+    report(is_refused(narrow) && is_refused(uneven) && is_refused(nowhere) && is_refused(lone),
+           "reduce: totals of odd widths, to nowhere and of one rank are refused");
     gpu_release();
 }
 
@@ -309,6 +379,12 @@ void check_reduce(void) {
                 report(is_well, "reduce: parts of %u GPUs%s to %s", count,
                        has_post ? ", normed," : "", code_names[code]);
             }
+    for (uint32_t count = 2; count <= ranks->count; count++) {
+        bool is_well = true;
+        for (const struct reduce_case &shape : cases)
+            is_well &= check_total(&rng, ranks, count, &shape);
+        report(is_well, "reduce: totals of %u GPUs", count);
+    }
     if (ranks->count > 1)
         report(check_given_up(ranks), "reduce: a rank that waits in vain ends when the host gives "
                                       "up");

@@ -98,21 +98,34 @@ void ranks_place(struct gpu *gpu, const struct gpu_program *program, struct memo
     if (gpu->words && *code == cudaSuccess) *code = cudaMemset(gpu->words, 0, words);
 }
 
-/* Whether an operation leaves a part of h. */
-static bool is_part(const struct gpu *gpu, const struct gpu_op *op) {
-    const uint32_t matrix = op->kind == OP_EXPERTS                    ? op->experts.down
-                            : op->kind == OP_MATMUL && op->to == TO_H ? op->matrix
-                                                                      : GPU_NONE;
+/* Whether an operation leaves a part of h, or of what ADD adds. */
+static bool is_part(const struct gpu *gpu, uint32_t index) {
+    const struct gpu_op *op = &gpu->program.ops[index];
+    const bool is_added = op->to == TO_SHARED && op[1].kind == OP_ADD;
+    uint32_t matrix = GPU_NONE;
+    if (op->kind == OP_EXPERTS) matrix = op->experts.down;
+    if (op->kind == OP_MATMUL && (op->to == TO_H || is_added)) matrix = op->matrix;
     return matrix != GPU_NONE && gpu->shard.splits[matrix].kind == GPU_SPLIT_INPUTS;
 }
 
+/* Whether an operation reads what the last product left of h, or for ADD. */
+static bool reads_part(const struct gpu_op *op) {
+    return op->kind == OP_ASIDE || op->kind == OP_JOIN || op->kind == OP_ADD ||
+           (op->kind == OP_NORM && op->add != ADD_NOTHING);
+}
+
 void ranks_number(struct gpu *gpu) {
+    bool is_open = false; /* there is a part that nobody has read */
     gpu->part_count = 0;
     for (uint32_t i = 0; i < gpu->program.op_count && gpu->rank_count > 1; i++) {
         struct card_op *op = &gpu->ops[i];
         op->part = 0;
-        if (is_part(gpu, &op->op)) op->part = ++gpu->part_count;
-        if (op->op.kind == OP_NORM && op->op.add != ADD_NOTHING) op->part = gpu->part_count;
+        if (is_part(gpu, i)) {
+            assert(!is_open);
+            op->part = ++gpu->part_count, is_open = true;
+        } else if (is_open && reads_part(&op->op)) {
+            op->part = gpu->part_count, is_open = false;
+        }
     }
 }
 
@@ -149,20 +162,40 @@ enum err walk_part(struct walk *walk, const struct card_op *op, const struct cud
     return cuda_part(&call, gpu->compute, error);
 }
 
+static struct cuda_meeting meeting_of(const struct walk *walk, const struct card_op *op) {
+    const struct gpu *gpu = walk->gpu;
+    struct cuda_meeting meeting = {.ranks = gpu->rank_count,
+                                   .rank = gpu->rank,
+                                   .number = walk->flight->parts_before + op->part,
+                                   .given_up = gpu->ranks[0]->given_up};
+    for (uint32_t i = 0; i < gpu->rank_count; i++) {
+        meeting.parts[i] = gpu->ranks[i]->parts[part_buffer(op->part)];
+        meeting.words[i] = gpu->ranks[i]->words;
+    }
+    return meeting;
+}
+
 enum err walk_sum(struct walk *walk, const struct card_op *op, const struct cuda_norm *norm,
                   struct error *error) {
-    const struct gpu *gpu = walk->gpu;
-    struct cuda_reduce call = {.norm = *norm,
-                               .ranks = gpu->rank_count,
-                               .rank = gpu->rank,
-                               .number = walk->flight->parts_before + op->part,
-                               .given_up = gpu->ranks[0]->given_up};
+    struct cuda_reduce call = {.norm = *norm, .meeting = meeting_of(walk, op)};
     call.norm.h = (struct cuda_product){.stride = norm->h.stride, .bias = norm->h.bias};
-    for (uint32_t i = 0; i < gpu->rank_count; i++) {
-        call.parts[i] = gpu->ranks[i]->parts[part_buffer(op->part)];
-        call.words[i] = gpu->ranks[i]->words;
-    }
-    return cuda_reduce(&call, gpu->compute, error);
+    return cuda_reduce(&call, walk->gpu->compute, error);
+}
+
+enum err walk_total(struct walk *walk, const struct card_op *op, struct error *error) {
+    const enum op_to to = op->op.kind == OP_ADD ? TO_SHARED : TO_H;
+    const bool is_read = to == TO_SHARED || op->op.kind == OP_ASIDE || op->op.kind == OP_JOIN;
+    struct cuda_product *product = &walk->product[to];
+    if (op->part == 0 || !is_read) return OK;
+    const struct cuda_total call = {.meeting = meeting_of(walk, op),
+                                    .bias = product->bias,
+                                    .to = product_buffer(walk->gpu, to),
+                                    .width = walk->gpu->program.width,
+                                    .stride = (uint32_t)product->stride,
+                                    .rows = walk->rows};
+    *product =
+        (struct cuda_product){.sums = call.to, .type = CUDA_SUMS_BF16, .stride = product->stride};
+    return cuda_total(&call, walk->gpu->compute, error);
 }
 
 /* ---- waiting ---- */

@@ -30,7 +30,7 @@ enum err walk_inputs(struct walk *walk, const struct card_op *op, struct error *
         .table = (const uint16_t *)(const void *)gpu->matrices[op->op.matrix].codes,
         .table_scale = op->op.scale,
         .tokens = walk->flight->step.tokens,
-        .last_token = gpu->last_token,
+        .last_token = walk_last_token(gpu),
         .weight = op->op.weight,
         .epsilon = program->eps,
         .y = gpu->inputs,

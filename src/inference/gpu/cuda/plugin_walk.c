@@ -42,7 +42,7 @@ static enum err walk_embed(struct walk *walk, const struct card_op *op, struct e
     const struct cuda_embed call = {
         .table = (const uint16_t *)(const void *)matrix_of(walk, op->op.matrix)->codes,
         .tokens = walk->flight->step.tokens,
-        .last_token = gpu->is_apart ? gpu->last_token : gpu->ranks[0]->last_token,
+        .last_token = walk_last_token(gpu),
         .scale = op->op.scale,
         .positions = op->op.positions,
         .places = walk->flight->step.places,
@@ -288,7 +288,8 @@ enum err walk_op(struct walk *walk, const struct card_op *op, struct error *erro
         [OP_LATENT_Q] = walk_latent_q, [OP_LATENT_OUT] = walk_latent_out,
     };
     if (walk->rows == 0) return OK;
-    return run[op->op.kind](walk, op, error);
+    enum err err = walk_total(walk, op, error);
+    return err == OK ? run[op->op.kind](walk, op, error) : err;
 }
 
 /* Before the first and behind the last layer. */

@@ -61,6 +61,10 @@ void *product_place(const struct gpu *gpu, const struct card_op *op);
 /* Likewise of its sums, from which a part is made where they have scales, or where parts lie in
  * memory of the host. */
 void *sums_place(const struct gpu *gpu, const struct card_op *op, bool has_scales);
+/* Tokens that were drawn last, which the lead has, or a copy of them. */
+static inline const int32_t *walk_last_token(const struct gpu *gpu) {
+    return gpu->is_apart ? gpu->last_token : gpu->ranks[0]->last_token;
+}
 /* The buffer of a part. Two sums in a row have different ones (reduce.h), and so have the last of a
  * step and the first of the next, be their number odd: the first has one of its own. */
 static inline uint32_t part_buffer(uint32_t part) {
@@ -86,6 +90,8 @@ int ranks_settle(struct gpu *lead, struct gpu **ret_failed);
 /* Makes a part of sums that have scales or lie elsewhere. */
 enum err walk_part(struct walk *walk, const struct card_op *op, const struct cuda_product *sums,
                    struct error *error) MUST_CHECK;
+/* What ASIDE, JOIN or ADD reads, if it is a product of parts: the sums of those of all ranks. */
+enum err walk_total(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 /* A norm that adds the parts of all ranks. */
 enum err walk_sum(struct walk *walk, const struct card_op *op, const struct cuda_norm *norm,
                   struct error *error) MUST_CHECK;

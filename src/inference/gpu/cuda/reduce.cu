@@ -8,64 +8,14 @@
 #include "gpu/cuda/reduce.h"
 
 #include "gpu/cuda/dependent.cuh"
+#include "gpu/cuda/meeting.cuh"
 #include "gpu/cuda/modules.h"
 #include "gpu/cuda/norm_parts.cuh"
-#include "gpu/cuda/peer.cuh"
 
 #define THREADS_USUAL 512 /* widths of up to 8,192: more ranks than two need many registers */
 #define THREADS_MAX 1024
 #define WIDTH_MAX (THREADS_MAX * THREAD_NUMBERS)
 #define WEIGHTS_MAX (47u << 10) /* bytes of shared memory, next to the sums of two rows */
-
-/* Tells every other rank that this rank's part is there: all kernels before this one are done. */
-__device__ static inline void say_there(const struct cuda_reduce &call) {
-    const uint32_t to = threadIdx.x;
-    if (blockIdx.x == 0 && to < call.ranks && to != call.rank && call.words[to])
-        cuda_peer_say(call.words[to] + call.rank, call.number);
-}
-
-/* Waits until every other rank has told this one. False: the host has given up. */
-__device__ static inline bool await_all(const struct cuda_reduce &call) {
-    const uint32_t from = threadIdx.x;
-    bool is_there = true;
-    if (from < call.ranks && from != call.rank && call.words[call.rank])
-        is_there = cuda_peer_await(call.words[call.rank] + from, call.number, call.given_up);
-    return !__syncthreads_or(!is_there);
-}
-
-template <int RANKS> struct raw_parts { uint4 of[RANKS]; };
-
-template <int RANKS>
-__device__ static inline struct raw_parts<RANKS> read_parts(const struct cuda_reduce &call,
-                                                            size_t row, uint32_t at) {
-    struct raw_parts<RANKS> raw;
-#pragma unroll
-    for (int i = 0; i < RANKS; i++)
-        if (i < (int)call.ranks)
-            raw.of[i] = cuda_peer_read(call.parts[i] + row * call.norm.h.stride + at);
-    return raw;
-}
-
-/* The sum of the parts, in the order of the ranks, and the bias. */
-template <int RANKS>
-__device__ static inline eight sum_of_parts(const struct cuda_reduce &call, uint32_t at,
-                                            const struct raw_parts<RANKS> &raw) {
-    eight sum = {};
-#pragma unroll
-    for (int k = 0; k < RANKS; k++) {
-        if (k >= (int)call.ranks) continue;
-        const uint32_t words[] = {raw.of[k].x, raw.of[k].y, raw.of[k].z, raw.of[k].w};
-        const eight part = bf16_numbers<EACH>(words);
-#pragma unroll
-        for (int i = 0; i < EACH; i++) sum.at[i] = __fadd_rn(sum.at[i], part.at[i]);
-    }
-    if (call.norm.h.bias) {
-        const eight bias = read_f32<EACH>(call.norm.h.bias + at);
-#pragma unroll
-        for (int i = 0; i < EACH; i++) sum.at[i] = __fadd_rn(sum.at[i], bias.at[i]);
-    }
-    return sum;
-}
 
 /* Adds the parts of all ranks to the row, whose numbers r->x has. */
 template <int RANKS, bool POST>
@@ -79,13 +29,14 @@ __device__ static inline void add_parts(const struct cuda_reduce &call, struct n
 #pragma unroll
     for (int s = 0; RANKS == 2 && s < SPANS; s++)
         if (r->first + s * r->step < r->limit)
-            raw[s] = read_parts<RANKS>(call, r->row, r->first + s * r->step);
+            raw[s] = read_parts<RANKS>(call.meeting,
+                                       r->row * call.norm.h.stride + r->first + s * r->step);
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
         const uint32_t at = r->first + s * r->step;
         if (at >= r->limit) continue;
-        if (RANKS > 2) raw[s] = read_parts<RANKS>(call, r->row, at);
-        h[s] = sum_of_parts<RANKS>(call, at, raw[s]);
+        if (RANKS > 2) raw[s] = read_parts<RANKS>(call.meeting, r->row * call.norm.h.stride + at);
+        h[s] = sum_of_parts<RANKS>(call.meeting, call.norm.h.bias, at, raw[s]);
         if (POST) squares = add_squares(squares, h[s]);
     }
     if (POST) factor = factor_of(call.norm, row_sum_max(*r, make_float2(squares, 0.0f), parts).x);
@@ -111,7 +62,7 @@ __global__ void __launch_bounds__(THREADS)
     r.first_warp = 0, r.warps = blockDim.x / 32;
     fetch_weights(call.norm, cuda_memory);
     wait_for_before();
-    say_there(call);
+    say_there(call.meeting);
     for (r.row = blockIdx.x; r.row < call.norm.rows; r.row += gridDim.x, turn ^= 1) {
 #pragma unroll
         for (int s = 0; s < SPANS; s++)
@@ -119,7 +70,7 @@ __global__ void __launch_bounds__(THREADS)
                 r.x[s] =
                     read_f32<N>(call.norm.x + r.row * call.norm.x_stride + r.first + s * r.step);
         if (r.row == blockIdx.x) {
-            const bool are_there = await_all(call);
+            const bool are_there = await_all(call.meeting);
             let_next_start();
             wait_for_weights();
             if (!are_there) return; /* a rank that is lost has no memory to read */
@@ -161,15 +112,11 @@ static uint32_t weights_bytes(const struct cuda_norm *norm) {
 
 static bool is_fit(const struct cuda_reduce *call) {
     const struct cuda_norm *norm = &call->norm;
-    bool is_well = call->ranks >= 2 && call->ranks <= CUDA_RANKS_MAX && call->rank < call->ranks &&
-                   norm->width % EACH == 0 && norm->width <= WIDTH_MAX &&
-                   weights_bytes(norm) <= WEIGHTS_MAX && norm->x_stride % 4 == 0 &&
-                   norm->h.stride % EACH == 0 && norm->y.codes && is_rows_wide(&norm->y) &&
-                   is_at_16(norm->x) && is_at_16(norm->weight.at) && is_at_16(norm->post) &&
-                   is_at_16(norm->h.bias) && !norm->h.row_scale;
-    for (uint32_t i = 0; is_well && i < call->ranks; i++)
-        is_well = call->parts[i] && is_at_16(call->parts[i]);
-    return is_well;
+    return is_meeting_fit(&call->meeting) && norm->width % EACH == 0 && norm->width <= WIDTH_MAX &&
+           weights_bytes(norm) <= WEIGHTS_MAX && norm->x_stride % 4 == 0 &&
+           norm->h.stride % EACH == 0 && norm->y.codes && is_rows_wide(&norm->y) &&
+           is_at_16(norm->x) && is_at_16(norm->weight.at) && is_at_16(norm->post) &&
+           is_at_16(norm->h.bias) && !norm->h.row_scale;
 }
 
 enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
@@ -177,14 +124,14 @@ enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
     const struct cuda_norm *norm = &call->norm;
     if (!is_fit(call))
         return err_set(error, ERR_INVALID,
-                       "reduce: rank %u of %u, %u rows of %u, a stride or an address", call->rank,
-                       call->ranks, norm->rows, norm->width);
+                       "reduce: rank %u of %u, %u rows of %u, a stride or an address",
+                       call->meeting.rank, call->meeting.ranks, norm->rows, norm->width);
     const uint32_t threads = ((norm->width + THREAD_NUMBERS - 1) / THREAD_NUMBERS + 31) / 32 * 32;
     uint32_t blocks = norm->width > 0 ? norm->rows : 0;
     if (call->blocks_max > 0 && blocks > call->blocks_max) blocks = call->blocks_max;
-    const reduce_kernel kernel = call->ranks <= 2   ? kernel_for<2>(norm, threads)
-                                 : call->ranks <= 4 ? kernel_for<4>(norm, threads)
-                                                    : kernel_for<8>(norm, threads);
+    const reduce_kernel kernel = call->meeting.ranks <= 2   ? kernel_for<2>(norm, threads)
+                                 : call->meeting.ranks <= 4 ? kernel_for<4>(norm, threads)
+                                                            : kernel_for<8>(norm, threads);
     return launch_dependent("reduce", error, stream, blocks, threads, weights_bytes(norm), kernel,
                             *call);
 }

@@ -5,6 +5,7 @@
  * rank. Every rank left a part of the product; every rank adds all parts to its copy of the
  * residual and leaves the norm for its next product: an all-reduce, an addition and a norm in one
  * kernel, in one shot. Each rank reads the parts of the others from their memory (peer access).
+ * Where no such norm reads the product, `cuda_total` leaves its sums alone.
  *
  * The ranks meet once per call: a rank says that its part is there, and waits until all others have
  * said so. Nobody waits until its part has been read. So parts of two calls in a row lie in
@@ -27,9 +28,9 @@ extern "C" {
 
 #define CUDA_RANKS_MAX 8u
 
-struct cuda_reduce {
-    struct cuda_norm norm; /* h: stride and bias of all parts; without sums and scales */
-    const uint16_t *parts[CUDA_RANKS_MAX]; /* (ranks): (rows, norm.h.stride) bf16 of each rank */
+/* What the ranks of a call have for each other. */
+struct cuda_meeting {
+    const uint16_t *parts[CUDA_RANKS_MAX]; /* (ranks): (rows, stride) bf16 of each rank */
     /* (ranks): (CUDA_RANKS_MAX) words of each rank, zeros at first: word i is what rank i said to
      * it last. NULL: nobody says anything, all parts are there. */
     uint32_t *words[CUDA_RANKS_MAX];
@@ -38,9 +39,27 @@ struct cuda_reduce {
     const uint32_t *given_up;
     uint32_t ranks; /* 2..CUDA_RANKS_MAX */
     uint32_t rank;
-    uint32_t number;     /* the call's, the same in all ranks, ascending from 1; may wrap around */
+    uint32_t number; /* the call's, the same in all ranks, ascending from 1; may wrap around */
+};
+
+struct cuda_reduce {
+    struct cuda_norm norm; /* h: stride and bias of all parts; without sums and scales */
+    struct cuda_meeting meeting;
     uint32_t blocks_max; /* 0: a block per row, which was as fast as any number */
 };
+
+/* The sums of all parts, for what is no norm of the residual. */
+struct cuda_total {
+    struct cuda_meeting meeting;
+    const float *bias; /* (width), or NULL */
+    uint16_t *to;      /* (rows, stride) bf16; no part */
+    uint32_t width;    /* a multiple of 8, as the stride */
+    uint32_t stride;   /* the parts', too */
+    uint32_t rows;
+};
+/* ERR_INVALID for other widths and strides, and for addresses of no multiple of 16. */
+enum err cuda_total(const struct cuda_total *call, struct CUstream_st *stream,
+                    struct error *error) MUST_CHECK;
 
 /* Makes a part of a product whose sums have scales, each rank its own, or do not lie where others
  * reach them. */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 /* Says the number to the other ranks; none of them is a call ahead. */
-static void say(const struct cuda_reduce *call) {
+static void say(const struct cuda_meeting *call) {
     for (uint32_t i = 0; i < call->ranks; i++) {
         if (i == call->rank) continue;
         const uint32_t said = call->words[call->rank][i];
@@ -19,6 +19,24 @@ static void say(const struct cuda_reduce *call) {
         assert((int32_t)(call->words[i][call->rank] - call->number) < 0);
         call->words[i][call->rank] = call->number;
     }
+}
+
+/* Meets the other ranks. False: the GPU cannot read what they have, which it has told. */
+static bool meet(const struct cuda_meeting *meeting) {
+    for (uint32_t i = 0; i < meeting->ranks; i++)
+        if (!host_can_read(meeting->parts[i]) || !host_can_read(meeting->words[i])) return false;
+    say(meeting);
+    host_waits_while(meeting->given_up);
+    return true;
+}
+
+/* The sum of number `at` of the row that begins there. */
+static float sum_of_parts(const struct cuda_meeting *meeting, const float *bias, size_t row,
+                          uint32_t at) {
+    float sum = bias ? bias[at] : 0;
+    for (uint32_t i = 0; i < meeting->ranks; i++)
+        sum += host_from_bf16(meeting->parts[i][row + at]);
+    return sum;
 }
 
 HOST_AGAIN(cuda_part)
@@ -38,17 +56,11 @@ enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
     const struct cuda_norm *norm = &call->norm;
     (void)error;
     if (host_record(stream, again_cuda_reduce, call, sizeof *call, NULL, 0)) return OK;
-    for (uint32_t i = 0; i < call->ranks; i++)
-        if (!host_can_read(call->parts[i]) || !host_can_read(call->words[i])) return OK;
     float *h = malloc(norm->width * sizeof *h), *y = malloc(norm->width * sizeof *y);
-    say(call);
-    host_waits_while(call->given_up);
-    for (size_t row = 0; row < norm->rows; row++) {
-        for (uint32_t i = 0; i < norm->width; i++) {
-            h[i] = norm->h.bias ? norm->h.bias[i] : 0;
-            for (uint32_t k = 0; k < call->ranks; k++)
-                h[i] += host_from_bf16(call->parts[k][row * norm->h.stride + i]);
-        }
+    const bool is_met = meet(&call->meeting);
+    for (size_t row = 0; row < norm->rows && is_met; row++) {
+        for (uint32_t i = 0; i < norm->width; i++)
+            h[i] = sum_of_parts(&call->meeting, norm->h.bias, row * norm->h.stride, i);
         host_norm_row(norm, row, h, y);
     }
     free(h);
@@ -56,6 +68,21 @@ enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
     return OK;
 }
 
+HOST_AGAIN(cuda_total)
+enum err cuda_total(const struct cuda_total *call, struct CUstream_st *stream,
+                    struct error *error) {
+    (void)error;
+    if (host_record(stream, again_cuda_total, call, sizeof *call, NULL, 0)) return OK;
+    const bool is_met = meet(&call->meeting);
+    for (size_t row = 0; row < call->rows && is_met; row++)
+        for (uint32_t i = 0; i < call->width; i++)
+            call->to[row * call->stride + i] =
+                host_to_bf16(sum_of_parts(&call->meeting, call->bias, row * call->stride, i));
+    return OK;
+}
+
 uint32_t host_ranks_of(host_again *again, const void *call) {
-    return again == again_cuda_reduce ? ((const struct cuda_reduce *)call)->ranks : 1;
+    return again == again_cuda_reduce  ? ((const struct cuda_reduce *)call)->meeting.ranks
+           : again == again_cuda_total ? ((const struct cuda_total *)call)->meeting.ranks
+                                       : 1;
 }
