@@ -20,9 +20,9 @@ demo: ## 100 real candidate evaluations through the real API on a real model
 	@command -v python3 >/dev/null || tools/bootstrap build
 	@python3 tools/demo --build $(BUILD)
 
-test: ## every test; ends with "N passed, N failed"
+test: ## every test, an eighth of the drawn cases and deaths; ends with "N passed, N failed"
 	@tools/bootstrap build
-	@tools/test
+	@QUERN_SHARE=$${QUERN_SHARE:-0.125} QUERN_KILLS=$${QUERN_KILLS:-0.125} tools/test
 
 cuda: $(BUILD)/build.ninja ## the CUDA plugin, libquern-cuda.so; says so without nvcc
 # nvcc may have come since the build was set up.

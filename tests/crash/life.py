@@ -7,8 +7,8 @@ import http.client, json, os, signal, subprocess, time, uuid
 import support
 
 # QUERN_KILLS scales the counts of all crash suites: the share of the planned deaths that are died.
-# `make nightly` dies all of them (1.0), .ci/run a quarter; elsewhere a tenth, another one each time
-# where the seed is random.
+# `make nightly` dies all of them (1.0), `make test` an eighth; elsewhere a tenth, another one each
+# time where the seed is random.
 SCALE = float(os.environ.get("QUERN_KILLS") or "0.1")
 ECHO = ("--model", "smollm2=echo")
 

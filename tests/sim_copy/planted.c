@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define SEEDS_MAX 4000u
-#define EVENTS_MAX 6u
+#define EVENTS_MAX 12u
 
 /* What is wrong, and the marks of the violations that show it. */
 static const struct {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that read data of ../shared (other implementations' numbers, tiny models) are skipped where
 it is not: the repository stands alone. A test needs what its code, its fixtures and the functions
-of its module name, as far as that is a path below support.SHARED."""
+of its module and of other test modules name, as far as that is a path below support.SHARED."""
 import pathlib, types
 
 import support
@@ -35,7 +35,8 @@ def paths_of(functions):
             for name in code.co_names:
                 value = function.__globals__.get(name)
                 if isinstance(value, types.FunctionType):
-                    if value.__module__ == function.__module__:
+                    if value.__module__ == function.__module__ or value.__module__.startswith(
+                            "test_"):
                         waiting.append(value)
                 else:
                     yield from paths_in(value)
