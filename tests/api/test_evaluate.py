@@ -162,11 +162,11 @@ def test_killed_at_any_moment_it_ends_with_the_same_report(tmp_path):
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     lines = lines_of(60, each_ms=5)
-    arguments = ["--model", "a=echo", "--model", "b=echo"]
+    arguments = ["--model", "a=echo", "--model", "b=echo", "--model", "c=echo"]
     wanted = evaluate(write(tmp_path / "in.jsonl", lines), *arguments, "-o", tmp_path / "whole")
     command = [
         support.BINARY, "evaluate", tmp_path / "in.jsonl", "-o", tmp_path / "broken", *arguments]
-    support.interrupt(command, rng, 0.8)
+    support.interrupt(command, rng, 0.8, times=10)
     said = evaluate(tmp_path / "in.jsonl", "-o", tmp_path / "broken", *arguments)
 
     def lasting(report):
@@ -177,7 +177,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_report(tmp_path):
                 for model in report["models"]], report["agreement"]
 
     assert lasting(said) == lasting(wanted)
-    for name in ("a", "b"):
+    for name in ("a", "b", "c"):
         life.judge(results_of(tmp_path / f"broken/{name}.jsonl"), lines)
 
 

@@ -318,10 +318,11 @@ def quern(*arguments, **keywords):
                           **keywords)
 
 
-def interrupt(command, rng, seconds):
-    """Runs a command three times, and ends each with a signal at a random moment before
+def interrupt(command, rng, seconds, times=3):
+    """Runs a command several times, and ends each with a signal at a random moment before
     `seconds`."""
-    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+    for i in range(times):
+        number = signal.SIGTERM if i % 3 == 1 else signal.SIGKILL
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(rng.random() * seconds)
         process.send_signal(number)
