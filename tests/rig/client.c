@@ -190,6 +190,22 @@ enum err client_delete(uint32_t batch, struct error *error) {
     return err == ERR_NOT_FOUND ? OK : err;
 }
 
+/* Reads results out of an answer, which has none twice. */
+static void read_results(uint32_t batch, struct str lines) {
+    bool is_read[LEDGER_LINES_MAX] = {false};
+    uint32_t of, number;
+    ledger_read(batch, lines);
+    for (const char *at = lines.at, *end; lines.bytes > 0; at = end + 1) {
+        end = memchr(at, '\n', (size_t)(lines.at + lines.bytes - at));
+        if (!end) return;
+        if (!ledger_custom_id((struct str){at, (size_t)(end - at)}, &of, &number)) continue;
+        if (is_read[number])
+            world_fail("an answer has line %u of %s twice (I2)", number + 1,
+                       world->ledger.batches[batch].id);
+        is_read[number] = true;
+    }
+}
+
 enum err client_read(uint32_t batch, uint32_t lines, struct error *error) {
     const struct ledger_batch *own = &world->ledger.batches[batch];
     char what[48];
@@ -199,7 +215,7 @@ enum err client_read(uint32_t batch, uint32_t lines, struct error *error) {
     enum err err = ask("GET", batch, what, &told, error);
     if (err == ERR_NOT_FOUND) return OK; /* it has not begun */
     if (err != OK) return err;
-    ledger_read(batch, buf_str(&told.body));
+    read_results(batch, buf_str(&told.body));
     http_told_release(&told);
     return OK;
 }
@@ -214,7 +230,7 @@ static enum err download(uint32_t batch, const char *id, struct str expected, st
     http_call(&call, &told);
     enum err err = judge(&call, &told, error);
     if (err == ERR_NOT_FOUND) world_fail("%s was told and is not there (I1)", id);
-    if (err == OK && !expected.at) ledger_read(batch, buf_str(&told.body));
+    if (err == OK && !expected.at) read_results(batch, buf_str(&told.body));
     if (err == OK && expected.at && !str_equals(expected, buf_str(&told.body)))
         world_fail("%s is not what was uploaded (I1)", id);
     http_told_release(&told);
