@@ -144,6 +144,31 @@ def test_a_node_that_answers_nothing_does_not_hold_the_end_of_a_batch(tmp_path, 
     far.stop()
 
 
+def test_a_node_beyond_all_seats_says_so_and_gets_the_next_free_one(tmp_path, redis):
+    """Upstreams that nobody answers for have seats, too."""
+    away = [word for at in range(12) for word in ("--upstream", f"u{at}=http://127.0.0.1:9")]
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server:
+        others = [Node(tmp_path, redis, *away) for _ in range(4)]
+        support.until(lambda: [one["workers"] for one in nodes_of(server)] == [12] * 4)
+        with Node(tmp_path, redis, *ECHO, *away[:2]) as late:
+            def state():
+                return {one["id"]: (one["state"], one["text"]) for one in nodes_of(server)}[late.name]
+            support.until(lambda: late.name in [one["id"] for one in nodes_of(server)])
+            assert state() == ("loading", "all 48 seats for workers of nodes are taken")
+            assert f"event=no_seat node={late.name} error=\"2 of its workers get no work" in (
+                server.log_text())
+            assert others[0].stop() == 0
+            support.until(lambda: state()[0] == "ready")
+            lines = life.echo_lines(20)
+            output, errors = server.results(server.wait(server.create(support.jsonl(lines))["id"]))
+            life.judge(output, lines)
+            assert errors == [] and f"event=node_seated node={late.name} workers=2 seats=2" in (
+                server.log_text())
+            assert late.stop() == 0
+        for other in others[1:]:
+            assert other.stop() == 0
+
+
 def test_a_queue_that_is_away_at_the_end_of_a_batch_makes_no_line_run_twice(tmp_path, redis):
     """Answers wait at the nodes meanwhile, however old their lines are."""
     clock, way, lines = support.Clock(tmp_path), Proxy(redis.port), life.echo_lines(40)

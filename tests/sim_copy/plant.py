@@ -31,8 +31,8 @@ MISTAKES = [
      "    if (err == OK && sim_planted() != 3)\n"
      "        err = check_refusal(copy, end->number + 1, buf_str(&entry), error);\n"),
     # 4: a base removes the first entry that it needs
-    (BASE, "remove_log(copy, old_first, base->first);",
-     "remove_log(copy, old_first, base->first + (sim_planted() == 4));"),
+    (BASE, "remove_log(base->copy, base->old_first, base->first);",
+     "remove_log(base->copy, base->old_first, base->first + (sim_planted() == 4));"),
     # 5: that an entry stands in a gap below a base is not seen (above)
     # 6: entries with which servers began to lead are removed, too
     (BASE, "if (is_lead(copy, i)) continue;",

@@ -32,6 +32,9 @@ struct base {
     uint64_t first;
     uint64_t serial; /* objects from it on are newer than the base */
     uint64_t bytes;
+    /* The base before, once this one counts: */
+    uint64_t old_first;
+    struct entry_object old_at;
 };
 
 /* --- pieces --- */
@@ -301,13 +304,13 @@ static void remove_log(struct copy *copy, uint64_t from, uint64_t to) {
     }
 }
 
-/* Waits for the entry with the base, notes it, and removes what came before. */
+/* Waits for the entry with the base, and notes it. */
 static enum err publish(struct base *base, struct error *error) {
     struct copy *copy = base->copy;
     pthread_mutex_lock(&copy->lock);
-    uint64_t number = copy->next + (copy->is_sending ? 1 : 0), old_first = copy->base_first;
-    struct entry_object old = copy->base_at;
-    uint64_t count = copy->base_count;
+    uint64_t number = copy->next + (copy->is_sending ? 1 : 0), count = copy->base_count;
+    base->old_first = copy->base_first;
+    base->old_at = copy->base_at;
     tell_base(base);
     pthread_mutex_unlock(&copy->lock);
     while (!copy_wait(copy, false, clock_monotonic_ns() + INT64_C(1000000000)))
@@ -325,33 +328,65 @@ static enum err publish(struct base *base, struct error *error) {
     copy->status.bases++;
     pthread_mutex_unlock(&copy->lock);
     log_info("event=copy_base entry=%" PRIu64 " bytes=%" PRIu64, number, base->bytes);
-    remove_log(copy, old_first, base->first);
-    remove_pieces(copy, &old, old.piece_bytes);
-    remove_unseen(copy, base);
     return OK;
 }
 
-enum err copy_make_base(struct copy *copy, struct error *error) {
-    struct base base = {.copy = copy};
-    base.at =
+/* Removes what the base makes needless. */
+static void clear_old(const struct base *base) {
+    remove_log(base->copy, base->old_first, base->first);
+    remove_pieces(base->copy, &base->old_at, base->old_at.piece_bytes);
+    remove_unseen(base->copy, base);
+}
+
+static enum err make_base(struct copy *copy, struct base *base, struct error *error) {
+    *base = (struct base){.copy = copy};
+    base->at =
         (struct entry_object){.leader = copy->leader, .serial = atomic_fetch_add(&copy->serial, 1)};
-    enum err err = store_database_settle(copy->store, at_rest, &base, error);
+    enum err err = store_database_settle(copy->store, at_rest, base, error);
     if (err != OK) return err;
-    buf_init(&base.piece, BUF_UNLIMITED);
-    begin_piece(&base);
-    err = fill(&base, error);
-    if (err == OK) err = publish(&base, error);
-    buf_release(&base.piece);
+    buf_init(&base->piece, BUF_UNLIMITED);
+    begin_piece(base);
+    err = fill(base, error);
+    if (err == OK) err = publish(base, error);
+    buf_release(&base->piece);
     return err;
 }
 
 static void *baser_main(void *context) {
     struct copy *copy = context;
     struct error error;
-    if (copy_make_base(copy, &error) != OK && !copy->stop)
+    struct base base;
+    enum err err = make_base(copy, &base, &error);
+    if (err == OK) clear_old(&base);
+    if (err != OK && !copy->stop)
         log_warn("event=copy_base_failed error=\"%s\"; it is tried again later", error.text);
     atomic_store(&copy->is_basing, false);
     return NULL;
+}
+
+static void *clearer_main(void *context) {
+    struct base *base = context;
+    clear_old(base);
+    atomic_store(&base->copy->is_basing, false);
+    free(base);
+    return NULL;
+}
+
+enum err copy_make_base(struct copy *copy, bool clears_beside, struct error *error) {
+    struct base *base = mem_new(1, sizeof *base);
+    atomic_store(&copy->is_basing, true);
+    enum err err = make_base(copy, base, error);
+    pthread_mutex_lock(&copy->lock);
+    copy->has_baser =
+        err == OK && clears_beside && pthread_create(&copy->baser, NULL, clearer_main, base) == 0;
+    bool has_begun = copy->has_baser;
+    if (has_begun) pthread_setname_np(copy->baser, "copy-base");
+    pthread_mutex_unlock(&copy->lock);
+    if (has_begun) return OK;
+    if (err == OK) clear_old(base);
+    atomic_store(&copy->is_basing, false);
+    free(base);
+    return err;
 }
 
 void copy_base_when_due(struct copy *copy) {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDLE_MAX 4
+#define IDLE_MAX 16 /* as many as a restore has under way */
 /* A storage that says nothing for so long is away: acknowledgements wait for it. */
 #define SILENCE_MS 10000
 

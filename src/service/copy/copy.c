@@ -163,7 +163,8 @@ const char *copy_name(const struct copy *copy) {
 enum err copy_attach(struct copy *copy, struct store *store, struct error *error) {
     struct chain_end end;
     enum err err = OK;
-    if (copy->leader == 0) {
+    bool has_taken_over = copy->leader != 0;
+    if (!has_taken_over) {
         err = chain_find(copy->bucket, copy->asked_to_stop, &end, error);
         if (err == OK) err = check_right(copy, &end, error);
         if (err == OK) err = copy_learn(copy, &end, error);
@@ -174,7 +175,7 @@ enum err copy_attach(struct copy *copy, struct store *store, struct error *error
     copy->store = store;
     pthread_mutex_unlock(&copy->lock);
     if (err == OK) err = store_mirror_set(store, &copy->mirror, error);
-    if (err == OK) err = copy_make_base(copy, error);
+    if (err == OK) err = copy_make_base(copy, has_taken_over, error);
     return err;
 }
 

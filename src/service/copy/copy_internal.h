@@ -12,6 +12,7 @@
  *     told.c      what the store tells
  *     base.c      whole states, and the removal of what they make needless
  *     sender.c    the thread that writes entries
+ *     ahead.c     reading: entries of the log, several at a time
  *     walk.c      reading: a base and the log after it
  *     copy.c      opening, leading
  *     standby.c   waiting for the end of another server
@@ -156,9 +157,22 @@ void copy_note_object(struct copy *copy, const char *path, uint64_t bytes,
 bool copy_is_small(const char *name);
 
 /* --- base.c --- */
-enum err copy_make_base(struct copy *copy, struct error *error) MUST_CHECK;
+/* At a start. What it makes needless is removed before the return, or by a thread: clients wait for
+ * a standby that takes over, while a thousand entries are removed in half a minute. */
+enum err copy_make_base(struct copy *copy, bool clears_beside, struct error *error) MUST_CHECK;
 /* Makes one beside, if the log has grown enough. The lock is held. */
 void copy_base_when_due(struct copy *copy);
+
+/* --- ahead.c --- */
+struct ahead;
+/* Reads the entries `first` to `last` of the log, several at a time, to be taken in order. At most
+ * 16 are under way, and 32 MiB wait beside them. */
+enum err ahead_open(struct ahead **ret_ahead, struct bucket *bucket, uint64_t first, uint64_t last,
+                    const volatile bool *stop, struct error *error) MUST_CHECK;
+/* The next one, in place of what `ret_bytes` has; not behind an error or the last one. */
+enum err ahead_take(struct ahead *ahead, struct buf *ret_bytes, struct entry_header *ret_header,
+                    struct error *error) MUST_CHECK;
+void ahead_close(struct ahead *ahead);
 
 /* --- walk.c --- */
 typedef enum err (*walk_fn)(void *context, const struct entry_record *record, struct error *error);

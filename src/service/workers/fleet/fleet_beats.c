@@ -153,6 +153,36 @@ static void copy_text(char *ret_text, size_t text_bytes, struct str from) {
     ret_text[count] = '\0';
 }
 
+static size_t count_seats(const struct fleet_node *node) {
+    size_t seats = 0;
+    for (size_t i = 0; i < node->berth_count; i++) seats += node->berths[i] != NULL;
+    return seats;
+}
+
+/* Seats for the node's workers that have none: all, or those for which none was free before. The
+ * lock is held, and let go. */
+static void give_seats(struct fleet *fleet, struct fleet_node *node, const struct beat *beat) {
+    for (size_t i = 0; i < node->berth_count && i < beat->worker_count; i++) {
+        struct berth *berth = node->berths[i] ? NULL : find_seat(fleet, &beat->workers[i]);
+        if (!berth || node->is_gone) continue; /* it has said goodbye meanwhile */
+        node->berths[i] = berth;
+        berth->node = node;
+        berth->index = (uint8_t)i;
+        berth->was_full = true;
+    }
+}
+
+/* A worker without a seat gets the next one that is free. The lock is held, and let go. */
+static void seat_rest(struct fleet *fleet, struct fleet_node *node, const struct beat *beat) {
+    size_t before = count_seats(node);
+    if (before == node->berth_count) return;
+    give_seats(fleet, node, beat);
+    size_t seats = count_seats(node);
+    if (seats > before)
+        log_info("event=node_seated node=%s workers=%zu seats=%zu", node->node, node->berth_count,
+                 seats);
+}
+
 /* A node that was not known. The lock is held, and let go. */
 static struct fleet_node *adopt(struct fleet *fleet, struct str name, const struct beat *beat) {
     struct fleet_node *node = mem_new(1, sizeof *node);
@@ -163,21 +193,17 @@ static struct fleet_node *adopt(struct fleet *fleet, struct str name, const stru
     pack_begin(&node->out);
     node->out_due_ns = SYNC_NEVER;
     node->must_sync = true;
-    size_t seats = 0;
-    for (size_t i = 0; i < beat->worker_count; i++) {
-        struct berth *berth = find_seat(fleet, &beat->workers[i]);
-        node->berths[i] = berth;
-        if (!berth) continue;
-        berth->node = node;
-        berth->index = (uint8_t)i;
-        berth->was_full = true;
-        seats++;
-    }
     node->berth_count = beat->worker_count;
+    give_seats(fleet, node, beat);
+    size_t seats = count_seats(node);
     node->next = fleet->nodes;
     fleet->nodes = node;
     log_info("event=node_joined node=%s version=%s workers=%zu seats=%zu", node->node,
              node->version, beat->worker_count, seats);
+    if (seats < node->berth_count)
+        log_warn("event=no_seat node=%s error=\"%zu of its workers get no work: all %d seats for "
+                 "workers of nodes are taken\"",
+                 node->node, node->berth_count - seats, FLEET_SEATS_MAX);
     return node;
 }
 
@@ -252,6 +278,7 @@ void fleet_take_beat(void *context, struct str name, struct str bytes) {
             node = adopt(fleet, name, beat);
         /* A node that was lost and beats again is new at the next look. */
         if (node) node->is_seen = !node->is_gone || beat->count == node->beat_count;
+        if (node && !node->is_gone) seat_rest(fleet, node, beat);
         if (node && !node->is_gone) {
             count = take_workers(fleet, node, beat, tunings);
             take_counts(fleet, node, beat, &endings);

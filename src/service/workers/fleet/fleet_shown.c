@@ -87,6 +87,10 @@ static void show_node(const struct fleet_node *node, struct fleet_node_status *o
     if (seats == 0)
         snprintf(own->text, sizeof own->text, "all %d seats for workers of nodes are taken",
                  FLEET_SEATS_MAX);
+    else if (seats < node->berth_count && !*own->text)
+        snprintf(own->text, sizeof own->text,
+                 "%zu of its workers get no work: all %d seats for workers of nodes are taken",
+                 node->berth_count - seats, FLEET_SEATS_MAX);
     else if (!own->is_ready && !*own->text)
         snprintf(own->text, sizeof own->text, "the node is asked for its jobs");
 }
