@@ -67,11 +67,18 @@ static const struct ledger_batch *batch_of(const char *name, const char *colon) 
     return ledger_find((struct str){name, (size_t)(colon - name)});
 }
 
+/* Whether the job was handed over while its worker was told to be down: the server takes it for
+ * lost with the others, gives it to another worker, and cancels it here once it hears of it. */
+static bool was_handed_to_the_dead(const struct rig_worker *self, const struct job *job) {
+    return self->restarts > 0 && job->due_ns < self->down_until_ns + UP_NS;
+}
+
 static void check_line(const struct worker_job *job, const char *name) {
     if (!job->is_line) return;
     for (uint32_t w = 0; w < WORKERS_MAX && !world->may_rerun; w++)
         for (uint32_t i = 0; all[w] && i < all[w]->count; i++)
-            if (strcmp(name, all[w]->jobs[i].line) == 0 && !all[w]->jobs[i].is_cancelled)
+            if (strcmp(name, all[w]->jobs[i].line) == 0 && !all[w]->jobs[i].is_cancelled &&
+                !was_handed_to_the_dead(all[w], &all[w]->jobs[i]))
                 world_fail("%s is with two workers at a time (leases)", name);
     const char *colon = strchr(name, ':');
     if (!colon) world_fail("a line without a name");
@@ -85,13 +92,11 @@ static void check_line(const struct worker_job *job, const char *name) {
         world_fail("%s runs again, and the client has its result (I6)", name);
 }
 
-/* A server that knows nothing of a line that a node has begun cancels it, and has it run again. So
- * does one that handed a line over while the worker was told to be down. */
+/* A server that knows nothing of a line that a node has begun cancels it, and has it run again. */
 static void check_cancel(const struct rig_worker *self, const struct job *job) {
     const char *name = job->line;
     const struct ledger_batch *batch = batch_of(name, strchr(name, ':'));
-    bool was_down = self->restarts > 0 && job->due_ns < self->down_until_ns + UP_NS;
-    if (was_down) return;
+    if (was_handed_to_the_dead(self, job)) return;
     if (world->plan.nodes && !world->may_rerun && !batch->may_be_cancelled &&
         !batch->may_be_deleted && !world->ledger.may_expire)
         world_fail("%s is cancelled, and no client asked for it (adoption)", name);
