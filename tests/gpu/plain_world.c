@@ -208,7 +208,8 @@ static void make_layer(struct world *world, struct world_layer *layer) {
         layer->qkv = random_matrix(world, qkv, t->width);
         layer->output = random_matrix(world, t->width, q_width);
     }
-    const uint32_t experts = t->experts > 0 && layer != world->layers ? t->experts : 1;
+    const bool has_experts = t->experts > 0 && (layer != world->layers || t->away > 0);
+    const uint32_t experts = has_experts ? t->experts : 1;
     layer->gate_up = random_matrix(world, experts * 2 * t->ffn, t->width);
     layer->down = random_matrix(world, experts * t->width, t->ffn);
     if (experts > 1) layer->router = random_router(world);
@@ -672,7 +673,8 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
                             .named_max = 64,
                             .kv_form = traits->kv_form,
                             .state_places = traits->recurrent ? WORLD_STATES : 0,
-                            .state_form = traits->state_form};
+                            .state_form = traits->state_form,
+                            .experts_away = traits->away};
     for (uint32_t t = 0; t < 2; t++) {
         const uint32_t pairs = rotary[t] / 2;
         world->frequencies[t] = take(world, pairs * sizeof(float));

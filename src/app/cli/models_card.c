@@ -79,6 +79,18 @@ static uint64_t mib(uint64_t bytes) {
     return (bytes + MIB - 1) / MIB;
 }
 
+struct away_text {
+    char text[64];
+};
+
+static struct away_text away_text(const struct card_fit *fit) {
+    struct away_text away = {""};
+    if (fit->away_bytes > 0)
+        snprintf(away.text, sizeof away.text, "experts in the host's memory %" PRIu64 " MiB, ",
+                 mib(fit->away_bytes));
+    return away;
+}
+
 void models_card_show(const struct models_card *card) {
     if (card->ranks > 1)
         printf("%-2" PRIu32 " GPUs      %" PRIu64 " MiB each", card->ranks,
@@ -108,22 +120,31 @@ void models_card_show(const struct models_card *card) {
             printf("texts of up to %" PRIu32 " tokens, %" PRIu32 " rows of a step\n",
                    fit->sequence_tokens, fit->limits.rows_max);
         else if (fit->is_fitting)
-            printf("%" PRIu64 " %s of %" PRIu32 " tokens\n", fit->sequences,
+            printf("%s%" PRIu64 " %s of %" PRIu32 " tokens\n", away_text(fit).text, fit->sequences,
                    plural(fit->sequences, "sequence", "sequences"), fit->sequence_tokens);
         else
             printf("it does not fit, %" PRIu64 " MiB are missing\n", mib(fit->missing_bytes));
     }
 }
 
+bool models_card_is_better(const struct models_card_form *form,
+                           const struct models_card_form *than) {
+    return form->is.away_bytes < than->is.away_bytes;
+}
+
 void models_card_brief(const struct models_card *card, char ret_text[MODELS_CARD_BRIEF]) {
-    snprintf(ret_text, MODELS_CARD_BRIEF, card->is_for_card ? "too large" : "CPU");
+    const struct models_card_form *chosen = NULL;
     for (size_t i = 0; i < card->form_count; i++) {
-        const struct card_fit *fit = &card->forms[i].is;
-        if (!fit->is_fitting || fit->sequences == 0) continue;
-        snprintf(ret_text, MODELS_CARD_BRIEF, "%s/%s %" PRIu64, card->forms[i].weights,
-                 card->forms[i].kv, fit->sequences);
-        return;
+        const struct models_card_form *form = &card->forms[i];
+        if (!form->is.is_fitting || form->is.sequences == 0) continue;
+        if (chosen && !models_card_is_better(form, chosen)) continue;
+        chosen = form;
     }
+    if (chosen)
+        snprintf(ret_text, MODELS_CARD_BRIEF, "%s/%s %" PRIu64, chosen->weights, chosen->kv,
+                 chosen->is.sequences);
+    else
+        snprintf(ret_text, MODELS_CARD_BRIEF, card->is_for_card ? "too large" : "CPU");
 }
 
 void models_card_add_json(struct buf *line, const struct models_card *card) {
@@ -139,11 +160,11 @@ void models_card_add_json(struct buf *line, const struct models_card *card) {
             ", \"weight_bytes\": %" PRIu64 ", \"buffer_bytes\": %" PRIu64
             ", \"states_bytes\": %" PRIu64 ", \"kv_bytes\": %" PRIu64 ", \"used_bytes\": %" PRIu64
             ", \"kv_bytes_per_token\": %" PRIu64 ", \"sequence_tokens\": %" PRIu32
-            ", \"sequences\": %" PRIu64 "}",
+            ", \"sequences\": %" PRIu64 ", \"experts_in_host_bytes\": %" PRIu64 "}",
             i ? ", " : "", card->forms[i].weights, card->forms[i].kv,
             fit->is_fitting ? "true" : "false", fit->ledger.context, fit->ledger.weights,
             buffers_of(&fit->ledger), fit->ledger.states, fit->ledger.kv, fit->ledger.used,
-            fit->kv_bytes_per_token, fit->sequence_tokens, fit->sequences);
+            fit->kv_bytes_per_token, fit->sequence_tokens, fit->sequences, fit->away_bytes);
     }
     buf_add_text(line, "]}");
 }

@@ -39,8 +39,12 @@ enum err models_card_read(struct models_card *ret_card, const char *path, uint64
 void models_card_of(struct models_card *ret_card, const struct checkpoint *checkpoint,
                     uint64_t memory_bytes, uint32_t ranks, uint32_t sequence_tokens);
 void models_card_show(const struct models_card *card);
+/* Whether an engine without options takes a form rather than one before it, both of which fit: it
+ * leaves as few experts in the host's memory as it can. */
+bool models_card_is_better(const struct models_card_form *form,
+                           const struct models_card_form *than);
 #define MODELS_CARD_BRIEF 32
-/* The first form that fits and its sequences: "int8/bfloat16 124"; "too large" or "CPU". */
+/* The form that an engine would take and its sequences: "int8/bfloat16 124"; "too large" or "CPU". */
 void models_card_brief(const struct models_card *card, char ret_text[MODELS_CARD_BRIEF]);
 /* Appends `, "card": {…}` to an object. */
 void models_card_add_json(struct buf *line, const struct models_card *card);

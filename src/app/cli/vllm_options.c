@@ -11,7 +11,7 @@ const struct option vllm_option_rows[] = {
     {"swap-space", OPTION_FOREIGN, .value = "GIB",
      .help = "a sequence that loses its place is computed again, from its cached prefix"},
     {"cpu-offload-gb", OPTION_FOREIGN, .value = "GIB", .takes = "0",
-     .help = "a model is whole on its device; one that is too large is refused with what fits"},
+     .help = "experts that a GPU has no room for stay in the host's memory by themselves"},
     {"seed", OPTION_FOREIGN, .value = "N",
      .help = "answers without a seed are drawn anew each time; a request sets its own `seed`"},
     {"tokenizer-mode", OPTION_FOREIGN, .value = "NAME", .takes = "auto|hf|fast|slow|mistral",

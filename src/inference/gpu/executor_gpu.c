@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/executor_gpu.h"
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "gpu/away.h"
 #include "gpu/gpu_ledger.h"
 #include "gpu/gpu_limits.h"
 #include "gpu/gpu_program.h"
@@ -254,6 +256,7 @@ static struct gpu_limits_options limits_options(const struct executor_gpu *execu
                                        .steps_max = options->steps_max,
                                        .multiprocessors = options->card->multiprocessors,
                                        .memory_bytes = options->memory_bytes,
+                                       .leaves_experts = options->leaves_experts,
                                        .wanted = options->limits};
 }
 
@@ -264,6 +267,33 @@ static enum err refuse(const struct executor_gpu *executor,
                                         .ledger = &executor->ledger,
                                         .urgent_sequences = options->urgent_sequences};
     return gpu_ledger_refuse(&refusal, error);
+}
+
+/* One layer more leaves its experts in the host's memory; false: there is none. */
+static bool leave_more(struct executor_gpu *executor) {
+    uint32_t *away = &executor->limits.experts_away;
+    if (*away == 0 || *away == away_layers(&executor->gpu_program)) return false;
+    ++*away;
+    return true;
+}
+
+/* The GPU counts its memory in larger pieces than a prediction, so a layer more may have to stay
+ * away. */
+static enum err lay_out(struct executor_gpu *executor, const struct executor_gpu_options *options,
+                        struct error *error) {
+    struct memory_ledger *ledger = &executor->ledger;
+    enum err err;
+    bool is_full;
+    do {
+        err = options->table->prepare(options->gpu, &executor->gpu_program, &executor->limits,
+                                      ledger, error);
+        is_full = err == ERR_LIMIT && ledger->used > ledger->limit;
+    } while (is_full && leave_more(executor));
+    if (err == OK && ledger->away > 0)
+        log_info("event=experts_away layers=%u of=%u mib=%llu card=%s",
+                 executor->limits.experts_away, away_layers(&executor->gpu_program),
+                 (unsigned long long)(ledger->away >> 20), executor->name);
+    return is_full ? refuse(executor, options, error) : err;
 }
 
 static enum err prepare(struct executor_gpu *executor, const struct executor_gpu_options *options,
@@ -289,11 +319,7 @@ static enum err prepare(struct executor_gpu *executor, const struct executor_gpu
             "the memory for states is %llu bytes, less than the %llu of one sequence",
             (unsigned long long)options->limits.state_bytes,
             (unsigned long long)gpu_ledger_state_bytes(&executor->gpu_program, &executor->limits));
-    struct memory_ledger *ledger = &executor->ledger;
-    err = options->table->prepare(options->gpu, &executor->gpu_program, &executor->limits, ledger,
-                                  error);
-    return err == ERR_LIMIT && ledger->used > ledger->limit ? refuse(executor, options, error)
-                                                            : err;
+    return lay_out(executor, options, error);
 }
 
 static void set_caps(struct executor_gpu *executor, const struct executor_gpu_options *options) {

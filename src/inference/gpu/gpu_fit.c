@@ -387,15 +387,6 @@ static void make_program(struct program *ret_program, struct gpu_program *ret_gp
     gpu_program_of(ret_gpu_program, ret_program, shapes->forms, shapes->count, config->token_count);
 }
 
-/* The cache of texts has one size, and a step is whole or does not fit. */
-static void set_texts(struct card_fit *fit) {
-    const struct memory_ledger *ledger = &fit->ledger;
-    fit->kv_bytes_per_token = ledger->page_bytes / GPU_PAGE_TOKENS;
-    fit->missing_bytes = ledger->used > ledger->limit ? ledger->used - ledger->limit : 0;
-    fit->is_fitting = fit->missing_bytes == 0;
-    fit->sequences = fit->is_fitting ? fit->limits.sequences_max : 0;
-}
-
 static void set_sequences(struct card_fit *fit, const struct kv_layout *layout) {
     const uint32_t blocks = backend_blocks_for(fit->sequence_tokens);
     const uint32_t pages =
@@ -428,13 +419,25 @@ bool card_fit_has_kernels(const struct model_config *config, enum gpu_form kv) {
     return true;
 }
 
+/* As an engine does it: experts leave the GPU if the model does not fit with them. */
+static struct card_fit fit_decoder(const struct gpu_limits_options *limits, uint32_t tokens) {
+    struct card_fit fit = {.limits = gpu_limits_of(limits)};
+    struct gpu_limits_options less = *limits;
+    fit.ledger = gpu_ledger_predict(limits->program, &fit.limits, limits->memory_bytes);
+    fit.away_bytes = fit.ledger.away;
+    fit.sequence_tokens =
+        min_u32(tokens > 0 ? tokens : GPU_CACHE_TOKENS_LEAST, limits->wanted.context_max);
+    set_sequences(&fit, limits->layout);
+    if (fit.is_fitting || limits->leaves_experts) return fit;
+    less.leaves_experts = true;
+    const struct card_fit left = fit_decoder(&less, tokens);
+    return left.is_fitting ? left : fit;
+}
+
 /* Fits a program, or the first GPU's share of it. */
 static struct card_fit fit_of(const struct card_fit_options *options,
                               const struct gpu_program *program, const struct kv_layout *layout) {
     const struct model_config *config = options->config;
-    uint32_t tokens = options->sequence_tokens;
-    if (tokens == 0) tokens = GPU_CACHE_TOKENS_LEAST;
-    tokens = min_u32(tokens, config->context_max);
     const struct gpu_limits_options limits = {.program = program,
                                               .layout = layout,
                                               .kv_form = options->kv,
@@ -447,14 +450,14 @@ static struct card_fit fit_of(const struct card_fit_options *options,
                                                   .pools_all = options->pools_all,
                                                   .kv_form = options->kv,
                                                   .tokens_max = options->tokens_max};
-    struct card_fit fit = {.sequence_tokens = options->is_for_texts ? options->tokens_max : tokens};
-    fit.limits = options->is_for_texts ? text_runner_gpu_limits(&texts, program, layout)
-                                       : gpu_limits_of(&limits);
+    if (!options->is_for_texts) return fit_decoder(&limits, options->sequence_tokens);
+    struct card_fit fit = {.sequence_tokens = options->tokens_max,
+                           .limits = text_runner_gpu_limits(&texts, program, layout)};
     fit.ledger = gpu_ledger_predict(program, &fit.limits, options->memory_bytes);
-    if (options->is_for_texts)
-        set_texts(&fit);
-    else
-        set_sequences(&fit, layout);
+    fit.kv_bytes_per_token = fit.ledger.page_bytes / GPU_PAGE_TOKENS;
+    fit.is_fitting = fit.ledger.used <= fit.ledger.limit; /* a step is whole */
+    fit.missing_bytes = fit.is_fitting ? 0 : fit.ledger.used - fit.ledger.limit;
+    fit.sequences = fit.is_fitting ? fit.limits.sequences_max : 0;
     return fit;
 }
 

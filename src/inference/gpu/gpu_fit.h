@@ -41,7 +41,8 @@ struct card_fit {
     struct memory_ledger ledger; /* the first GPU's, which has the most */
     bool is_refused;             /* the model is not split over so many GPUs; the rest is zero */
     char why_not[FIT_REFUSAL];
-    bool is_fitting; /* the executor opens, and the cache has room for one sequence */
+    bool is_fitting;     /* the executor opens, and the cache has room for one sequence */
+    uint64_t away_bytes; /* experts that stay in the host's memory; 0: all is on the GPU */
     uint64_t missing_bytes;
     uint32_t sequence_tokens;
     uint64_t kv_bytes_per_token; /* mean over a sequence of that length */

@@ -2,6 +2,7 @@
 #include "gpu/gpu_ledger.h"
 
 #include "base/min_max.h"
+#include "gpu/away.h"
 #include "gpu/gpu_sampling.h"
 #include "gpu/gpu_shard.h"
 #include "gpu/grouping.h"
@@ -83,6 +84,28 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
     return floats * 4 + (has_weights ? program->width * UINT64_C(2) : 0);
 }
 
+/* Weights of experts in the host's memory, and those of the largest layer. */
+struct away_bytes {
+    uint64_t all, most;
+};
+
+static struct away_bytes away_bytes(const struct gpu_program *program,
+                                    const struct gpu_limits *limits) {
+    const uint32_t layers = away_layers(program);
+    struct away_bytes bytes = {0, 0};
+    uint32_t nth = 0;
+    for (uint32_t i = 0; i < program->op_count && limits->experts_away > 0; i++) {
+        const struct gpu_experts *experts = &program->ops[i].experts;
+        if (program->ops[i].kind != OP_EXPERTS) continue;
+        if (!away_has(nth++, layers, limits->experts_away)) continue;
+        const uint64_t layer = matrix_bytes(&program->matrices[experts->gate_up]) +
+                               matrix_bytes(&program->matrices[experts->down]);
+        bytes.all += layer;
+        bytes.most = max_u64(bytes.most, layer);
+    }
+    return bytes;
+}
+
 static uint64_t weight_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
     /* A cosine and a sine per position and pair of elements. */
     uint64_t bytes = 0;
@@ -92,7 +115,8 @@ static uint64_t weight_bytes(const struct gpu_program *program, const struct gpu
         bytes += matrix_bytes(&program->matrices[i]);
     for (uint32_t i = 0; i < program->op_count; i++)
         bytes += vector_bytes(program, &program->ops[i]);
-    return bytes;
+    const struct away_bytes away = away_bytes(program, limits);
+    return bytes - away.all + AWAY_PLACES * away.most;
 }
 
 /* Whether operation i is a product that leaves the logits of experts, in float32. */
@@ -257,6 +281,7 @@ struct memory_ledger gpu_ledger_predict(const struct gpu_program *program,
         .limit = limit_bytes,
         .context = GPU_CONTEXT_BYTES,
         .weights = weight_bytes(program, limits),
+        .away = away_bytes(program, limits).all,
         .activations = activation_bytes(program, limits),
         .logits = logit_bytes(program, limits),
         .steps = step_bytes(program, limits),

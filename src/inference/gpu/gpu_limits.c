@@ -2,6 +2,7 @@
 #include "gpu/gpu_limits.h"
 
 #include "base/min_max.h"
+#include "gpu/away.h"
 #include "gpu/gpu_ledger.h"
 
 /* Tokens of the cache per sequence that the default of sequences_max leaves, its least value (fewer
@@ -80,13 +81,15 @@ struct gpu_sampling_options gpu_limits_sampling(const struct gpu_program *progra
 }
 
 /* The limits with that many sequences. */
-static struct gpu_limits limits_with(const struct gpu_limits_options *options, uint32_t sequences) {
+static struct gpu_limits limits_with(const struct gpu_limits_options *options, uint32_t sequences,
+                                     uint32_t away) {
     struct gpu_limits limits = {.rows_max = or_default(options->wanted.rows_max, GPU_ROWS_DEFAULT),
                                 .context_max = options->wanted.context_max,
                                 .layer_places = options->layout->layers_each,
                                 .group_count = kv_layout_groups(options->layout),
                                 .steps_max = or_default(options->steps_max, GPU_STEPS_MAX),
-                                .kv_form = options->kv_form};
+                                .kv_form = options->kv_form,
+                                .experts_away = away};
     limits.sequences_max = limits.logit_rows_max = min_u32(sequences, limits.rows_max);
     limit_states(options, &limits);
     limit_pages(options, &limits);
@@ -101,14 +104,14 @@ static struct gpu_limits limits_with(const struct gpu_limits_options *options, u
     return limits;
 }
 
-/* Whether the cache will have room for that many sequences of a usual length. */
+/* Whether the cache will have room for that many sequences of so many tokens. */
 static bool has_tokens(const struct gpu_limits_options *options, const struct gpu_limits *limits,
-                       uint32_t sequences) {
+                       uint32_t sequences, uint32_t tokens) {
     const struct memory_ledger ledger =
         gpu_ledger_predict(options->program, limits, options->memory_bytes);
     uint64_t blocks = ledger.page_count / limits->group_count;
-    uint32_t tokens = min_u32(SEQUENCE_TOKENS, limits->context_max);
-    return ledger.used <= ledger.limit && blocks * GPU_PAGE_TOKENS / sequences >= tokens;
+    return ledger.used <= ledger.limit &&
+           blocks * GPU_PAGE_TOKENS / sequences >= min_u32(tokens, limits->context_max);
 }
 
 /* The most sequences, up to `most`, for which the cache has room; SEQUENCES_LEAST if it has not. */
@@ -117,8 +120,8 @@ static uint32_t sequences_that_fit(const struct gpu_limits_options *options, uin
     uint32_t high = most / SEQUENCES_UNIT;
     while (low < high) {
         const uint32_t middle = (low + high + 1) / 2;
-        const struct gpu_limits limits = limits_with(options, middle * SEQUENCES_UNIT);
-        if (has_tokens(options, &limits, middle * SEQUENCES_UNIT))
+        const struct gpu_limits limits = limits_with(options, middle * SEQUENCES_UNIT, 0);
+        if (has_tokens(options, &limits, middle * SEQUENCES_UNIT, SEQUENCE_TOKENS))
             low = middle;
         else
             high = middle - 1;
@@ -126,10 +129,29 @@ static uint32_t sequences_that_fit(const struct gpu_limits_options *options, uin
     return low * SEQUENCES_UNIT;
 }
 
+/* With the fewest layers of experts in the host's memory that leave the cache enough; all of them
+ * if none do. */
+static struct gpu_limits limits_that_leave(const struct gpu_limits_options *options) {
+    const uint32_t wanted = or_default(options->wanted.sequences_max, GPU_AWAY_SEQUENCES);
+    const uint32_t sequences = min_u32(wanted, GPU_AWAY_SEQUENCES);
+    uint32_t low = AWAY_LEAST, high = away_layers(options->program);
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        const struct gpu_limits limits = limits_with(options, wanted, middle);
+        if (has_tokens(options, &limits, min_u32(sequences, limits.sequences_max), GPU_AWAY_TOKENS))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return limits_with(options, wanted, low);
+}
+
 struct gpu_limits gpu_limits_of(const struct gpu_limits_options *options) {
     const uint32_t wanted = options->wanted.sequences_max;
     uint32_t sequences = or_default(wanted, GPU_SEQUENCES_DEFAULT);
+    if (options->leaves_experts && away_layers(options->program) >= AWAY_LEAST)
+        return limits_that_leave(options);
     if (wanted == 0 && options->memory_bytes > 0)
         sequences = sequences_that_fit(options, sequences);
-    return limits_with(options, sequences);
+    return limits_with(options, sequences, 0);
 }

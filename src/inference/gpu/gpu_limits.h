@@ -22,6 +22,11 @@
 /* Likewise of sequences_max: fewer, a multiple of 16, if the cache would have less than 512 tokens
  * per sequence, since their logits take its memory. */
 #define GPU_SEQUENCES_DEFAULT 1024u
+/* With experts in the host's memory, as few layers of them as leave the cache room for so many
+ * sequences, or those wanted, of so many tokens: a step takes the time of its weights on the bus,
+ * for any number of sequences. */
+#define GPU_AWAY_SEQUENCES 64u
+#define GPU_AWAY_TOKENS 1024u
 /* Tokens of one sequence that the cache has room for at least, or its whole context if that is
  * less. */
 #define GPU_CACHE_TOKENS_LEAST 4096u
@@ -34,6 +39,7 @@ struct gpu_limits_options {
     uint32_t steps_max;       /* 1 or 2; 0: 2 */
     uint32_t multiprocessors; /* gpu_info's */
     uint64_t memory_bytes;    /* that the GPU may take; 0: more than enough */
+    bool leaves_experts;      /* experts that have no room stay in the host's memory */
     struct executor_limits wanted;
 };
 

@@ -53,7 +53,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 27u
+#define GPU_ABI 28u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -116,6 +116,7 @@ struct gpu_limits {
     enum gpu_form kv_form;
     uint32_t state_places;    /* 0 without recurrent layers */
     enum gpu_form state_form; /* form of their matrices: GPU_F32 or GPU_BF16 */
+    uint32_t experts_away;    /* layers whose experts lie in the host's memory (gpu/away.h) */
 };
 
 /* A part of a matrix: rows as a file has them (kernels/quant.h), one after another without gaps. */

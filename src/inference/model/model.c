@@ -146,6 +146,7 @@ static enum err open_on_device(struct model *model, const struct model_options *
                     .output_norm_bias = weights->output_norm_bias},
         .kv_form = gpu_load_kv_form(device),
         .state_form = gpu_load_state_form(device),
+        .leaves_experts = model->leaves_experts,
         .urgent_sequences = options->urgent_sequences,
         .limits = limits_of(options, context_max)};
     enum err err = executor_gpu_open(&model->executor, &executor, error);
@@ -261,17 +262,38 @@ static bool choose_smaller_form(struct model *model, const struct model_options 
     return true;
 }
 
+static const char *weights_name(enum gpu_form form) {
+    switch (form) {
+    case GPU_F32: return "f32";
+    case GPU_BF16: return "bf16";
+    case GPU_E4M3: return "fp8";
+    case GPU_INT8: return "int8";
+    case GPU_BLOCKS: break;
+    }
+    return "file";
+}
+
+/* What to try next where a GPU has too little memory: a smaller form, and then experts that stay in
+ * the host's memory. False: nothing is left. */
+static bool take_less(struct model *model, const struct model_options *options) {
+    if (choose_smaller_form(model, options)) return true;
+    if (!options->device || model->config.experts == 0 || model->leaves_experts) return false;
+    model->leaves_experts = true;
+    return true;
+}
+
 static enum err open_on_processor(struct model *model, const struct model_options *options,
                                   const struct tiled_cache_options *cache, struct error *error) {
     if (options->device)
         model->weight_form =
             gpu_load_weight_form(options->device, card_fit_has_blocks(model->checkpoint));
     enum err err = open_parts(model, options, cache, error);
-    while (err == ERR_LIMIT && choose_smaller_form(model, options)) {
+    while (err == ERR_LIMIT && take_less(model, options)) {
         const char *form = checkpoint_form(model->checkpoint);
-        log_info("event=small_weights form=%s file_has=%s reason=\"%s\"",
-                 model->weight_form == GPU_BLOCKS ? "file" : "int8",
-                 form ? form : tensor_type_name(model->weights->type), error->text);
+        log_info("event=small_weights form=%s file_has=%s experts=%s reason=\"%s\"",
+                 weights_name(model->weight_form),
+                 form ? form : tensor_type_name(model->weights->type),
+                 model->leaves_experts ? "host" : "gpu", error->text);
         gpu_store_close(model->gpu_store);
         weights_close(model->weights);
         model->gpu_store = NULL;

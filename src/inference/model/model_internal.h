@@ -26,6 +26,7 @@ struct model {
     struct tile_store *store;    /* NULL with a device */
     struct gpu_store *gpu_store; /* NULL on the CPU */
     enum gpu_form weight_form;   /* argument for gpu_store */
+    bool leaves_experts;         /* argument for executor_gpu */
     struct weights *weights;
     bool is_for_texts;         /* a device computes its texts, and it does not generate */
     struct text_runner runner; /* all zero: the CPU computes texts */

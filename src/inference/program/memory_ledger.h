@@ -26,6 +26,7 @@ struct memory_ledger {
     uint64_t kv;        /* page_count · page_bytes */
     uint64_t page_bytes;
     uint64_t state_bytes; /* bytes of a sequence's state, in all layers */
+    uint64_t away;        /* experts in the host's memory, of which `used` has none */
     uint32_t page_count;
     uint32_t state_places;
 };

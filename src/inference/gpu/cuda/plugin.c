@@ -220,6 +220,7 @@ static void close_one(struct gpu *gpu) {
         if (gpu->fill_done[i]) (void)cudaEventDestroy(gpu->fill_done[i]);
     }
     graphs_free(gpu);
+    away_close(gpu);
     cuda_products_close(gpu->products);
     if (gpu->memory.base) (void)cudaFree(gpu->memory.base);
     if (gpu->shared) (void)cudaFreeHost(gpu->shared);

@@ -132,14 +132,16 @@ static enum err multiply(const struct gpu *gpu, const struct gpu_experts *expert
                          enum cuda_expert_ending ending, const struct cuda_rows *in, uint16_t *y,
                          struct error *error) {
     const bool is_down = ending == CUDA_EXPERTS_DOWN;
-    const struct card_matrix *matrix = &gpu->matrices[is_down ? experts->down : experts->gate_up];
+    const uint32_t index = is_down ? experts->down : experts->gate_up;
+    const struct card_matrix *matrix = &gpu->matrices[index];
+    const struct away_weights weights = away_weights_of(gpu, index);
     const struct cuda_expert_order *order = &gpu->experts.order;
     const struct cuda_experts call = {.ending = ending,
                                       .code = code_of(matrix->form),
                                       .outputs = matrix->rows / order->experts,
                                       .inputs = matrix->cols,
-                                      .weights = matrix->codes,
-                                      .column_scale = matrix->scales,
+                                      .weights = weights.codes,
+                                      .column_scale = weights.scales,
                                       .bias = is_down ? experts->down_bias : experts->gate_up_bias,
                                       .in = in->codes,
                                       .row_scale = in->scale,
@@ -152,19 +154,21 @@ static enum err multiply(const struct gpu *gpu, const struct gpu_experts *expert
 }
 
 enum err walk_experts(struct walk *walk, const struct card_op *op, struct error *error) {
-    const struct gpu *gpu = walk->gpu;
+    struct gpu *gpu = walk->gpu;
     const struct experts_room *room = &gpu->experts;
     const struct gpu_experts *experts = &op->op.experts;
     const uint32_t pairs = walk->rows * experts->used, width = gpu->program.width;
     const struct cuda_rows gated = {
         .codes = room->gated, .type = CUDA_BF16, .stride = experts->ffn};
     struct cuda_rows in;
-    enum err err =
-        multiply(gpu, experts, ending_of(op->op.gate), &walk->prepared, room->gated, error);
+    enum err err = away_bring(gpu, experts->gate_up, error);
+    if (err == OK)
+        err = multiply(gpu, experts, ending_of(op->op.gate), &walk->prepared, room->gated, error);
     if (err == OK)
         err = in_form(gpu, gpu->matrices[experts->down].form, &gated, experts->ffn, pairs,
                       room->codes, room->scales, &in, error);
     if (err == OK) err = multiply(gpu, experts, CUDA_EXPERTS_DOWN, &in, room->sums, error);
+    if (err == OK) err = away_leave(gpu, experts->gate_up, error);
     if (err != OK) return err;
     struct cuda_experts_sum call = {
         .by = room->order, .h = room->sums, .y = product_place(gpu, op), .width = width};

@@ -92,7 +92,7 @@ static enum err cut_columns(struct gpu *gpu, const struct fill *fill, uint32_t f
         code =
             cudaMemcpy2DAsync(matrix->codes + at * row_bytes + piece->own * each, row_bytes,
                               (char *)gpu->codes + piece->first * each, fill->split->whole * each,
-                              piece->rows * each, count, cudaMemcpyDeviceToDevice, gpu->compute);
+                              piece->rows * each, count, cudaMemcpyDefault, gpu->compute);
     }
     return code == cudaSuccess ? OK
                                : card_error(code, error, "filling matrix %u", fill->rows->matrix);
@@ -112,7 +112,7 @@ static enum err put_slice(struct gpu *gpu, const struct fill *fill, const char *
     if (fill->blocks) {
         cudaError_t code =
             cudaMemcpyAsync(fill->blocks + first * fill->row_bytes, slice, count * fill->row_bytes,
-                            cudaMemcpyDeviceToDevice, gpu->compute);
+                            cudaMemcpyDefault, gpu->compute);
         return code == cudaSuccess ? OK
                                    : card_error(code, error, "filling matrix %u", rows->matrix);
     }

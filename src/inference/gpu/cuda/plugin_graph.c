@@ -169,9 +169,10 @@ void graphs_make(struct gpu *gpu) {
     uint32_t rows = row_bucket(1);
     rank_use(gpu);
     gpu->keep_op = keep_op_of(gpu);
+    /* Steps of texts have many rows, and those that bring experts wait for the bus. */
     if (gpu->is_measuring || gpu->has_no_graphs || gpu->keep_op == gpu->program.op_count ||
-        gpu->program.pools)
-        return; /* steps of texts have many rows */
+        gpu->program.pools || gpu->away.count > 0)
+        return;
     while (rows <= most && gpu->graph_count < GRAPHS_MAX && make(gpu, rows))
         rows = row_bucket(rows + 1);
 }

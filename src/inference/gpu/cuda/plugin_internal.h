@@ -45,6 +45,7 @@
 #include "gpu/cuda/grouped.h"
 #include "gpu/cuda/launches.h"
 #include "gpu/cuda/pages.h"
+#include "gpu/cuda/plugin_away.h"
 #include "gpu/cuda/products.h"
 #include "gpu/cuda/recurrent.h"
 #include "gpu/cuda/reduce.h"
@@ -59,10 +60,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct CUevent_st;
 struct CUgraphExec_st;
 struct CUgraph_st;
-struct CUstream_st;
 
 #define FILL_SLICES 2                /* one is copied while the other is filled */
 #define FILL_BYTES ((size_t)8 << 20) /* bytes in a slice, if a row fits */
@@ -70,7 +69,6 @@ struct CUstream_st;
 #define PRODUCT_ALIGN 16u          /* outputs of a product: 16 bytes of 8-bit codes */
 #define WORKSPACE_BYTES (32 * MIB) /* for cuBLASLt; 8 MiB was the most any algorithm wanted */
 #define GRAPHS_MAX 32u             /* buckets of up to 7,168 rows */
-#define GPU_PART_BUFFERS 3u        /* for parts of products */
 
 /* ---- memory ---- */
 
@@ -136,8 +134,9 @@ struct card_matrix {
     /* For GPU_BLOCKS: `codes` has the parts that were filled. */
     struct card_blocks parts[GPU_BLOCK_PARTS_MAX];
     uint32_t part_count;
-    size_t block_bytes; /* bytes in `codes` */
-    size_t blocks_used;
+    size_t block_bytes, blocks_used; /* bytes in `codes` */
+    uint32_t away; /* 1 + the layer in away_room that it is of; 0: it lies on the GPU */
+    bool is_down;  /* with `away`: its second part */
 };
 
 /* An operation whose vectors lie on the GPU. */
@@ -317,9 +316,8 @@ struct gpu {
     uint32_t keep_op;      /* index of OP_KEEP */
     bool has_output_gate;  /* some ATTENTION has one, and so all have */
     size_t logit_stride;
-    uint32_t row_bucket;   /* bucket of rows_max */
-    uint32_t logit_bucket; /* bucket of logit_rows_max */
-    float *cosines[2];     /* (context_max, rotary_dim / 2) */
+    uint32_t row_bucket, logit_bucket; /* buckets of rows_max and logit_rows_max */
+    float *cosines[2];                 /* (context_max, rotary_dim / 2) */
     float *sines[2];
 
     float *x, *x_kept; /* (rows, width) */
@@ -338,6 +336,7 @@ struct gpu {
     struct cuda_grouped_rows grouped; /* (row_bucket) rows for products with codes in groups */
     struct cuda_grouped_room grouped_room;
     struct experts_room experts;
+    struct away_room away;
     struct recurrent_room recurrent;
     float *partial_o, *partial_ml;
     int32_t *last_token; /* (sequences_max) */
@@ -440,7 +439,8 @@ struct layout {
     struct gpu *gpu;
     const struct gpu_program *program; /* with the host's vectors */
     struct memory memory;
-    int code; /* a cudaError: the first one */
+    struct memory host; /* for experts in the host's memory */
+    int code;           /* a cudaError: the first one */
 };
 /* Room for all matrices, copies of the vectors, and the angles of all positions. */
 void vectors_place(struct layout *layout);

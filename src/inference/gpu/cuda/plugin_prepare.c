@@ -303,6 +303,7 @@ enum err prepare_one(struct gpu *gpu, const struct gpu_program *program,
     assert(!gpu->is_prepared && !gpu->ops);
     enum err err = program_check(program, limits, error);
     if (err == OK) err = set_sizes(gpu, program, limits, error);
+    if (err == OK) err = away_choose(gpu, program, error);
     if (err != OK) return err;
     const size_t page_bytes =
         limits->layer_places * (gpu_kv_planes(program) * place_bytes(program, limits->kv_form) +
@@ -311,6 +312,7 @@ enum err prepare_one(struct gpu *gpu, const struct gpu_program *program,
     gpu->page_count = limits->page_count_min;
     lay_out(&counted);
     tell(gpu, &counted.memory, page_bytes, ret_ledger);
+    ret_ledger->away = counted.host.used;
     if (counted.memory.used > gpu->memory.room) {
         drop_sizes(gpu);
         return refuse(ret_ledger, error);
@@ -322,10 +324,19 @@ enum err prepare_one(struct gpu *gpu, const struct gpu_program *program,
     if (left > gaps) pages += (left - gaps) / page_bytes;
     gpu->page_count = pages < limits->page_count_max ? (uint32_t)pages : limits->page_count_max;
     if (gpu->page_count < limits->page_count_min) gpu->page_count = limits->page_count_min;
-    struct layout placed = {.gpu = gpu, .program = program, .memory = gpu->memory};
+    err = away_open(gpu, counted.host.used, error);
+    if (err != OK) {
+        drop_sizes(gpu);
+        return err;
+    }
+    struct layout placed = {.gpu = gpu,
+                            .program = program,
+                            .memory = gpu->memory,
+                            .host = {.base = gpu->away.host, .room = counted.host.used}};
     lay_out(&placed);
     gpu->memory = placed.memory;
     tell(gpu, &placed.memory, page_bytes, ret_ledger);
+    ret_ledger->away = placed.host.used;
     if (placed.code == cudaSuccess) placed.code = make_flights(gpu);
     /* A copy from plain memory returns before the GPU has it. */
     if (placed.code == cudaSuccess) placed.code = cudaDeviceSynchronize();

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define BLOCK_GAP 16u        /* before a part of blocks, at most */
 #define ROPE_POSITIONS 1024u /* angles that are computed at once */
@@ -156,33 +157,52 @@ static void place_ops(struct layout *layout) {
     ranks_number(layout->gpu);
 }
 
+/* Zeros, in the host's memory or the GPU's. */
+static void clear(struct layout *layout, const struct card_matrix *matrix, void *at, size_t bytes) {
+    if (matrix->away > 0)
+        memset(at, 0, bytes);
+    else if (layout->code == cudaSuccess)
+        layout->code = cudaMemset(at, 0, bytes);
+}
+
+/* Lines behind the last of a part are zeros. */
+static void place_blocks(struct layout *layout, struct memory *memory, struct card_matrix *to,
+                         size_t bytes) {
+    to->block_bytes = bytes + GPU_BLOCK_PARTS_MAX * BLOCK_GAP;
+    to->codes = memory_take(memory, MEMORY_WEIGHTS, to->block_bytes);
+    if (to->codes) clear(layout, to, to->codes, to->block_bytes);
+}
+
+static void place_codes(struct layout *layout, struct memory *memory, struct card_matrix *to) {
+    const size_t row_bytes = to->cols * form_bytes(to->form);
+    const size_t scale_bytes = to->form == GPU_BF16 ? 0 : to->rows_padded * sizeof(uint16_t);
+    to->codes = memory_take(memory, MEMORY_WEIGHTS, to->rows_padded * row_bytes);
+    if (scale_bytes > 0) to->scales = memory_take(memory, MEMORY_WEIGHTS, scale_bytes);
+    if (!to->codes) return;
+    clear(layout, to, to->codes + to->rows * row_bytes, (to->rows_padded - to->rows) * row_bytes);
+    if (to->scales) clear(layout, to, to->scales, scale_bytes);
+}
+
 static void place_matrices(struct layout *layout) {
     for (uint32_t i = 0; i < layout->program->matrix_count; i++) {
         const struct gpu_matrix *from = &layout->program->matrices[i];
         struct card_matrix *to = &layout->gpu->matrices[i];
+        struct memory *memory = to->away > 0 ? &layout->host : &layout->memory;
+        const size_t before = memory->used;
         *to = (struct card_matrix){.rows = from->rows,
                                    .rows_padded = round_up(from->rows, PRODUCT_ALIGN),
                                    .cols = from->cols,
                                    .form = from->form,
-                                   .grouping = from->grouping};
-        if (from->form == GPU_BLOCKS) {
-            to->block_bytes = from->block_bytes + GPU_BLOCK_PARTS_MAX * BLOCK_GAP;
-            to->codes = memory_take(&layout->memory, MEMORY_WEIGHTS, to->block_bytes);
-            /* Lines behind the last of a part are zeros. */
-            if (to->codes && layout->code == cudaSuccess)
-                layout->code = cudaMemset(to->codes, 0, to->block_bytes);
-            continue;
-        }
-        size_t row_bytes = from->cols * form_bytes(from->form);
-        size_t scale_bytes = from->form == GPU_BF16 ? 0 : to->rows_padded * sizeof(uint16_t);
-        to->codes = memory_take(&layout->memory, MEMORY_WEIGHTS, to->rows_padded * row_bytes);
-        if (scale_bytes > 0) to->scales = memory_take(&layout->memory, MEMORY_WEIGHTS, scale_bytes);
-        if (!to->codes || layout->code != cudaSuccess) continue;
-        layout->code = cudaMemset(to->codes + from->rows * row_bytes, 0,
-                                  (to->rows_padded - from->rows) * row_bytes);
-        if (to->scales && layout->code == cudaSuccess)
-            layout->code = cudaMemset(to->scales, 0, scale_bytes);
+                                   .grouping = from->grouping,
+                                   .away = to->away,
+                                   .is_down = to->is_down};
+        if (from->form == GPU_BLOCKS)
+            place_blocks(layout, memory, to, from->block_bytes);
+        else
+            place_codes(layout, memory, to);
+        if (to->away > 0) away_note(layout->gpu, to, memory->used - before);
     }
+    away_place(layout->gpu, &layout->memory);
 }
 
 /* Angles of positions begin..end-1, as the CPU has them: products and turns in double. */

@@ -254,6 +254,42 @@ static void experts_are_predicted_as_well(void **state) {
     assert_int_equal(wide.kv_bytes_per_token, 98304);
     assert_true(wide.is_fitting && small.is_fitting);
     assert_true(small.ledger.activations > wide.ledger.activations);
+    assert_true(wide.away_bytes == 0 && small.away_bytes == 0);
+}
+
+/* Qwen3-30B-A3B in INT8 on GPUs that hold less and less of it. */
+static void experts_without_room_stay_in_the_host_s_memory(void **state) {
+    (void)state;
+    struct model_config config = qwen3_4b();
+    config.architecture = config_architecture(STR("qwen3moe"));
+    config.layers = 48, config.width = 2048, config.kv_heads = 4;
+    config.experts = 128, config.experts_used = 8, config.expert_ffn = 768;
+    for (uint32_t i = 0; i < config.layers; i++) config.list[i].ffn = FFN_EXPERTS;
+    const uint64_t layer = UINT64_C(128) * 3 * 768 * 2048;
+    uint64_t before = 0;
+    for (uint64_t mib = 28000; mib >= 8000; mib -= 4000) {
+        const struct card_fit_options options = {.config = &config,
+                                                 .weights = GPU_INT8,
+                                                 .kv = GPU_BF16,
+                                                 .memory_bytes = mib * MIB,
+                                                 .sequence_tokens = 1024};
+        const struct card_fit some = card_fit_of(&options);
+        const uint32_t away = some.limits.experts_away;
+        assert_true(some.is_fitting && some.ledger.used <= some.ledger.limit);
+        assert_true(away >= 3 && away <= config.layers && some.away_bytes >= before);
+        assert_true(some.away_bytes >= away * layer &&
+                    some.away_bytes < away * (layer + layer / 50));
+        /* Room for 64 sequences of 1,024 tokens, unless all are away. */
+        assert_true(some.sequences >= 64 || away == config.layers);
+        before = some.away_bytes;
+    }
+    const struct card_fit_options none = {.config = &config,
+                                          .weights = GPU_INT8,
+                                          .kv = GPU_BF16,
+                                          .memory_bytes = 3000 * MIB,
+                                          .sequence_tokens = 1024};
+    const struct card_fit fit = card_fit_of(&none);
+    assert_true(!fit.is_fitting && fit.away_bytes == 0 && fit.missing_bytes > 0);
 }
 
 /* Gemma-4-E4B: heads of 256 and 512, the last 18 layers without keys, parts of tokens. */
@@ -389,6 +425,7 @@ int main(void) {
         cmocka_unit_test(eight_bits_leave_more_sequences),
         cmocka_unit_test(a_window_keeps_few_pages_of_a_long_sequence),
         cmocka_unit_test(experts_are_predicted_as_well),
+        cmocka_unit_test(experts_without_room_stay_in_the_host_s_memory),
         cmocka_unit_test(layers_that_differ_are_predicted_as_well),
         cmocka_unit_test(latent_layers_keep_one_entry_per_token),
         cmocka_unit_test(a_shared_expert_takes_its_weights_and_its_rows),
