@@ -76,7 +76,8 @@ const struct option engine_option_rows[] = {
     {"weight-memory-bytes", OPTION_INTEGER, AT(weight_bytes), "N",
      .help =
          "memory for weights on the CPU; experts beyond it stay in the file and are read as they "
-         "are met (default: what is free)",
+         "are met; with a GPU, the host's memory for experts that it has no room for (default: "
+         "what is free)",
      .max = 1e15, .is_size = true},
     {"enable-prefix-caching", OPTION_SWITCH, AT(prefix_caching),
      .help = "share computed prompt prefixes (default on; off: --no-enable-prefix-caching)"},

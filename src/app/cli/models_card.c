@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/models_card.h"
 
+#include "base/free_memory.h"
 #include "base/str.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/embed.h"
@@ -26,6 +27,7 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
                     uint32_t sequence_tokens) {
     struct card_fit_options options = {.config = checkpoint_config(checkpoint),
                                        .memory_bytes = card->memory_bytes,
+                                       .host_bytes = free_memory_bytes(),
                                        .ranks = card->ranks,
                                        .sequence_tokens = sequence_tokens};
     const struct model_config *config = options.config;

@@ -19,7 +19,6 @@ struct form_fit {
     uint64_t memory_bytes; /* weights, the engine, and the sequences asked for */
     uint64_t missing_bytes;
     uint64_t in_file_bytes; /* experts that would stay in the file; 0: none, or it does not fit */
-    uint64_t free_bytes;    /* on this machine */
     bool is_in_memory;
     struct models_card card;
     const struct models_card_form *on_card; /* that an engine without options would take; NULL */
@@ -43,7 +42,6 @@ static void choose_on_card(struct form_fit *form, uint32_t sequences) {
         if (strcmp(is->kv, "bfloat16") != 0 || !is->is.is_fitting || is->is.sequences < sequences)
             continue;
         if (form->types == SHAPE_BF16 && strcmp(is->weights, "bfloat16") != 0) continue;
-        if (is->is.away_bytes > form->free_bytes) continue;
         if (!form->on_card || models_card_is_better(is, form->on_card)) form->on_card = is;
     }
 }
@@ -60,7 +58,6 @@ static void fit_form(struct form_fit *form, const struct known_shapes *shapes,
     form->memory_bytes = form->fit.needed_bytes + query->sequences * form->fit.sequence_bytes;
     form->missing_bytes = above(form->memory_bytes, machine.free_bytes);
     form->is_in_memory = form->missing_bytes == 0;
-    form->free_bytes = machine.free_bytes;
     if (form->missing_bytes > 0 && form->missing_bytes < form->is.expert_bytes)
         form->in_file_bytes = form->missing_bytes;
     if (query->card_bytes > 0) {
@@ -108,34 +105,24 @@ static void write_cpu(const struct form_fit *form, char ret_text[CELL_BYTES]) {
                  pull_show_bytes(form->missing_bytes).text);
 }
 
-/* What a form on a GPU lacks: of the GPU's memory, or of the host's for experts. */
-static uint64_t missing_of(const struct form_fit *form, const struct card_fit *fit,
-                           uint32_t sequences) {
-    if (!fit->is_fitting) return fit->missing_bytes;
-    if (fit->sequences < sequences)
-        return (sequences - fit->sequences) * fit->kv_bytes_per_token * fit->sequence_tokens;
-    return above(fit->away_bytes, form->free_bytes);
-}
-
 /* The least that a GPU lacks for this form of a file. */
 static void write_missing(const struct form_fit *form, uint32_t sequences,
                           char ret_text[CELL_BYTES]) {
     uint64_t least = UINT64_MAX;
-    bool is_hosts = false;
     for (size_t i = 0; i < form->card.form_count; i++) {
         const struct models_card_form *is = &form->card.forms[i];
         if (strcmp(is->kv, "bfloat16") != 0 || is->is.is_refused) continue;
-        const uint64_t missing = missing_of(form, &is->is, sequences);
-        if (missing >= least) continue;
-        least = missing;
-        is_hosts = is->is.is_fitting && is->is.sequences >= sequences;
+        const uint64_t missing = is->is.is_fitting
+                                     ? (sequences - is->is.sequences) * is->is.kv_bytes_per_token *
+                                           is->is.sequence_tokens
+                                     : is->is.missing_bytes;
+        if (missing < least) least = missing;
     }
     if (least == UINT64_MAX)
         snprintf(ret_text, CELL_BYTES, "no");
     else
-        snprintf(ret_text, CELL_BYTES, "no: %s is short of %s%s",
-                 known_shape_form_name(form->types), pull_show_bytes(least).text,
-                 is_hosts ? " on the host" : "");
+        snprintf(ret_text, CELL_BYTES, "no: %s is short of %s", known_shape_form_name(form->types),
+                 pull_show_bytes(least).text);
 }
 
 static void write_card(const struct model_fit *model, uint32_t sequences,

@@ -257,6 +257,8 @@ static struct gpu_limits_options limits_options(const struct executor_gpu *execu
                                        .multiprocessors = options->card->multiprocessors,
                                        .memory_bytes = options->memory_bytes,
                                        .leaves_experts = options->leaves_experts,
+                                       .host_bytes = options->host_bytes /
+                                                     (options->ranks > 1 ? options->ranks : 1),
                                        .wanted = options->limits};
 }
 
@@ -269,11 +271,14 @@ static enum err refuse(const struct executor_gpu *executor,
     return gpu_ledger_refuse(&refusal, error);
 }
 
-/* One layer more leaves its experts in the host's memory; false: there is none. */
-static bool leave_more(struct executor_gpu *executor) {
-    uint32_t *away = &executor->limits.experts_away;
-    if (*away == 0 || *away == away_layers(&executor->gpu_program)) return false;
-    ++*away;
+/* One layer more leaves its experts in the host's memory; false: none can. */
+static bool leave_more(struct executor_gpu *executor, const struct gpu_limits_options *options) {
+    struct gpu_limits more = executor->limits;
+    more.experts_away++;
+    if (more.experts_away == 1 || more.experts_away > away_layers(&executor->gpu_program) ||
+        !gpu_limits_have_host(options, &more))
+        return false;
+    executor->limits = more;
     return true;
 }
 
@@ -282,18 +287,24 @@ static bool leave_more(struct executor_gpu *executor) {
 static enum err lay_out(struct executor_gpu *executor, const struct executor_gpu_options *options,
                         struct error *error) {
     struct memory_ledger *ledger = &executor->ledger;
+    const struct gpu_limits_options limits = limits_options(executor, options);
     enum err err;
     bool is_full;
     do {
         err = options->table->prepare(options->gpu, &executor->gpu_program, &executor->limits,
                                       ledger, error);
         is_full = err == ERR_LIMIT && ledger->used > ledger->limit;
-    } while (is_full && leave_more(executor));
+    } while (is_full && leave_more(executor, &limits));
     if (err == OK && ledger->away > 0)
         log_info("event=experts_away layers=%u of=%u mib=%llu card=%s",
                  executor->limits.experts_away, away_layers(&executor->gpu_program),
                  (unsigned long long)(ledger->away >> 20), executor->name);
-    return is_full ? refuse(executor, options, error) : err;
+    if (!is_full) return err;
+    err = refuse(executor, options, error);
+    const uint64_t away_mib = ledger->away >> 20;
+    return away_mib == 0 ? err
+                         : err_prefix(error, "with %llu MiB of experts in the host's memory",
+                                      (unsigned long long)away_mib);
 }
 
 static enum err prepare(struct executor_gpu *executor, const struct executor_gpu_options *options,

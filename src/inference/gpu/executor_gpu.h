@@ -35,6 +35,7 @@ struct executor_gpu_options {
     enum gpu_form kv_form;
     enum gpu_form state_form;      /* GPU_F32 or GPU_BF16: of the states of recurrent layers */
     bool leaves_experts;           /* those that have no room stay in the host's memory */
+    uint64_t host_bytes;           /* bytes of them that may; 0: all */
     uint32_t steps_max;            /* 1 or 2; 0: 2 */
     uint32_t urgent_sequences;     /* part of limits.sequences_max, which no option counts */
     struct executor_limits limits; /* defaults: gpu_limits.h; kv_bytes 0: all memory left */

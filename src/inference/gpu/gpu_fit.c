@@ -17,10 +17,8 @@
 #define SPLIT_TOKENS 64u
 #define HEAD_DIM_SMALL 256u /* keys of larger heads are kept in bf16 only */
 
-#define LAYER_MATRICES                                                                             \
-    11u                   /* at most: with a state, experts and a shared one, or with experts beside
-                             a feed-forward and a part of a token */
-#define OTHER_MATRICES 4u /* embedding and head; those of parts of tokens */
+#define LAYER_MATRICES 11u /* at most: a state, experts and a shared one, a part of a token */
+#define OTHER_MATRICES 4u  /* embedding and head; those of parts of tokens */
 
 /* The weights of a model as shapes: matrices without rows, and vectors that are one float. */
 struct shapes {
@@ -444,6 +442,8 @@ static struct card_fit fit_of(const struct card_fit_options *options,
                                               .state_form = options->state,
                                               .multiprocessors = CARD_FIT_MULTIPROCESSORS,
                                               .memory_bytes = options->memory_bytes,
+                                              .host_bytes =
+                                                  options->host_bytes / max_u32(1, options->ranks),
                                               .wanted = {.context_max = config->context_max}};
     const struct text_runner_gpu_options texts = {.config = config,
                                                   .is_bidirectional = options->is_bidirectional,

@@ -275,13 +275,17 @@ uint64_t gpu_ledger_state_bytes(const struct gpu_program *program,
            STATE_ALIGN;
 }
 
+uint64_t gpu_ledger_away_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
+    return away_bytes(program, limits).all;
+}
+
 struct memory_ledger gpu_ledger_predict(const struct gpu_program *program,
                                         const struct gpu_limits *limits, uint64_t limit_bytes) {
     struct memory_ledger ledger = {
         .limit = limit_bytes,
         .context = GPU_CONTEXT_BYTES,
         .weights = weight_bytes(program, limits),
-        .away = away_bytes(program, limits).all,
+        .away = gpu_ledger_away_bytes(program, limits),
         .activations = activation_bytes(program, limits),
         .logits = logit_bytes(program, limits),
         .steps = step_bytes(program, limits),

@@ -23,6 +23,8 @@
  * operations only those that are given count. */
 struct memory_ledger gpu_ledger_predict(const struct gpu_program *program,
                                         const struct gpu_limits *limits, uint64_t limit_bytes);
+/* Bytes of experts that the limits leave in the host's memory. */
+uint64_t gpu_ledger_away_bytes(const struct gpu_program *program, const struct gpu_limits *limits);
 /* Bytes of a page of the KV cache, with the scales of an 8-bit form. */
 uint64_t gpu_ledger_page_bytes(const struct gpu_program *program, const struct gpu_limits *limits);
 /* Bytes of a sequence's state in all recurrent layers; 0 without them. */

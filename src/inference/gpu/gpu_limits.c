@@ -129,12 +129,25 @@ static uint32_t sequences_that_fit(const struct gpu_limits_options *options, uin
     return low * SEQUENCES_UNIT;
 }
 
-/* With the fewest layers of experts in the host's memory that leave the cache enough; all of them
- * if none do. */
+bool gpu_limits_have_host(const struct gpu_limits_options *options,
+                          const struct gpu_limits *limits) {
+    return options->host_bytes == 0 ||
+           gpu_ledger_away_bytes(options->program, limits) <= options->host_bytes;
+}
+
+static bool can_leave(const struct gpu_limits_options *options) {
+    const struct gpu_limits least = {.experts_away = AWAY_LEAST};
+    return away_layers(options->program) >= AWAY_LEAST && gpu_limits_have_host(options, &least);
+}
+
+/* With the fewest layers of experts in the host's memory that leave the cache enough; as many
+ * as can be if none do. */
 static struct gpu_limits limits_that_leave(const struct gpu_limits_options *options) {
     const uint32_t wanted = or_default(options->wanted.sequences_max, GPU_AWAY_SEQUENCES);
     const uint32_t sequences = min_u32(wanted, GPU_AWAY_SEQUENCES);
     uint32_t low = AWAY_LEAST, high = away_layers(options->program);
+    struct gpu_limits most = {.experts_away = high};
+    while (!gpu_limits_have_host(options, &most)) most.experts_away = --high;
     while (low < high) {
         const uint32_t middle = (low + high) / 2;
         const struct gpu_limits limits = limits_with(options, wanted, middle);
@@ -149,8 +162,7 @@ static struct gpu_limits limits_that_leave(const struct gpu_limits_options *opti
 struct gpu_limits gpu_limits_of(const struct gpu_limits_options *options) {
     const uint32_t wanted = options->wanted.sequences_max;
     uint32_t sequences = or_default(wanted, GPU_SEQUENCES_DEFAULT);
-    if (options->leaves_experts && away_layers(options->program) >= AWAY_LEAST)
-        return limits_that_leave(options);
+    if (options->leaves_experts && can_leave(options)) return limits_that_leave(options);
     if (wanted == 0 && options->memory_bytes > 0)
         sequences = sequences_that_fit(options, sequences);
     return limits_with(options, sequences, 0);

@@ -40,10 +40,14 @@ struct gpu_limits_options {
     uint32_t multiprocessors; /* gpu_info's */
     uint64_t memory_bytes;    /* that the GPU may take; 0: more than enough */
     bool leaves_experts;      /* experts that have no room stay in the host's memory */
+    uint64_t host_bytes;      /* bytes of them that may; 0: all */
     struct executor_limits wanted;
 };
 
 struct gpu_limits gpu_limits_of(const struct gpu_limits_options *options);
+/* Whether the host's memory has room for the experts that the limits leave there. */
+bool gpu_limits_have_host(const struct gpu_limits_options *options,
+                          const struct gpu_limits *limits);
 /* The options of plan_attention within these limits, as far as they decide on sizes. */
 struct plan_attention_options gpu_limits_plan(const struct gpu_limits_options *options,
                                               const struct gpu_limits *limits);

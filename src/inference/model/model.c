@@ -147,6 +147,7 @@ static enum err open_on_device(struct model *model, const struct model_options *
         .kv_form = gpu_load_kv_form(device),
         .state_form = gpu_load_state_form(device),
         .leaves_experts = model->leaves_experts,
+        .host_bytes = options->weight_bytes_max,
         .urgent_sequences = options->urgent_sequences,
         .limits = limits_of(options, context_max)};
     enum err err = executor_gpu_open(&model->executor, &executor, error);

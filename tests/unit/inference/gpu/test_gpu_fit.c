@@ -290,6 +290,16 @@ static void experts_without_room_stay_in_the_host_s_memory(void **state) {
                                           .sequence_tokens = 1024};
     const struct card_fit fit = card_fit_of(&none);
     assert_true(!fit.is_fitting && fit.away_bytes == 0 && fit.missing_bytes > 0);
+    /* The host's memory has room for so many: fewer sequences, or none. */
+    struct card_fit_options small = none;
+    small.memory_bytes = 16000 * MIB;
+    const struct card_fit free_host = card_fit_of(&small);
+    small.host_bytes = free_host.away_bytes - layer;
+    const struct card_fit less = card_fit_of(&small);
+    assert_true(less.is_fitting && less.away_bytes <= small.host_bytes);
+    assert_true(less.sequences < free_host.sequences);
+    small.host_bytes = 2 * layer;
+    assert_false(card_fit_of(&small).is_fitting);
 }
 
 /* Gemma-4-E4B: heads of 256 and 512, the last 18 layers without keys, parts of tokens. */
