@@ -5,7 +5,7 @@ call and lives; a start without the fault goes on from the disk, every line is t
 is clean.
 
 QUERN_KILLS scales the number of places (1.0: 240); QUERN_SEED chooses others."""
-import concurrent.futures, pathlib, random, resource, signal
+import concurrent.futures, http.client, pathlib, random, resource, signal, subprocess
 
 import pytest
 
@@ -27,7 +27,8 @@ def no_core_dumps():
 
 
 class Refused(Exception):
-    """An answer that says that the server had no room for the call."""
+    """The server had no room for the call, and said so; or libmicrohttpd had none, which closes the
+    connection without an answer."""
 
 
 class Starved(Victim):
@@ -39,7 +40,15 @@ class Starved(Victim):
             f"QUERN_MALLOC_{name.upper()}": str(value) for name, value in fault.items()}
 
     def call(self, *arguments, **keywords):
-        status, data = super().call(*arguments, **keywords)
+        try:
+            status, data = support.Server.call(self, *arguments, **keywords)
+        except (ConnectionError, http.client.HTTPException):
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                raise Refused("a connection was closed") from None
+            self.died()
+            raise Died from None
         if status >= 500:
             raise Refused(data)
         return status, data
