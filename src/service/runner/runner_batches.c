@@ -13,7 +13,15 @@
 
 #include <string.h>
 
+#define LOOK_AGAIN_NS INT64_C(1000000000)
 #define PUBLISHER_NS INT64_C(5000000000) /* a wait for the publisher of an ended batch */
+
+/* A batch that a client has been told of cannot be read now, for want of memory or by an error of
+ * the disk: the validate thread looks for it again. The lock is held. */
+static void miss(struct runner *runner, const struct error *error) {
+    log_warn("event=batch_missed error=\"%s\", looking again", error->text);
+    runner->missed_due_ns = clock_monotonic_ns() + LOOK_AGAIN_NS;
+}
 
 void runner_kick(struct runner *runner, const char *batch_id) {
     struct store_batch row;
@@ -21,12 +29,29 @@ void runner_kick(struct runner *runner, const char *batch_id) {
     pthread_mutex_lock(&runner->lock);
     /* The start takes up every batch of the store, so until then no other call does. */
     bool known = !runner->is_started || active_find(runner, str_from(batch_id));
-    if (!known && store_batch_get(runner->store, str_from(batch_id), &row, &error) == OK) {
-        if (batch_status_is_terminal(row.status))
-            store_batch_release(&row);
-        else
-            active_adopt(runner, &row);
+    enum err err =
+        known ? ERR_NOT_FOUND : store_batch_get(runner->store, str_from(batch_id), &row, &error);
+    if (err == OK && batch_status_is_terminal(row.status))
+        store_batch_release(&row);
+    else if (err == OK)
+        active_adopt(runner, &row);
+    if (err != OK && err != ERR_NOT_FOUND) miss(runner, &error);
+    pthread_mutex_unlock(&runner->lock);
+}
+
+void runner_kick_missed(struct runner *runner) {
+    uint64_t after = 0;
+    struct store_batch row;
+    struct error error;
+    enum err err;
+    while ((err = store_batch_next_live(runner->store, after, &row, &error)) == OK) {
+        after = row.sequence;
+        runner_kick(runner, row.id);
+        store_batch_release(&row);
     }
+    if (err == ERR_NOT_FOUND) return;
+    pthread_mutex_lock(&runner->lock);
+    miss(runner, &error);
     pthread_mutex_unlock(&runner->lock);
 }
 

@@ -42,7 +42,8 @@ struct runner {
     bool is_holding; /* lines of batches that were taken up wait for runner_adopted */
     bool is_halted;  /* its threads, workers and writer have ended; the owner's alone */
     bool is_stopping;
-    uint64_t progress; /* counts what may have made room */
+    int64_t missed_due_ns; /* new batches are looked for in the store then; 0: none was missed */
+    uint64_t progress;     /* counts what may have made room */
 
     struct seat seats[RUNNER_WORKERS_MAX];
     uint32_t seat_count;
@@ -83,4 +84,6 @@ void *publish_main(void *context);
 
 /* Waits on a condition until `due_ns` of the monotonic clock at the latest. The lock is held. */
 void runner_wait(struct runner *runner, pthread_cond_t *cond, int64_t due_ns);
+/* Takes up every live batch of the store that is not active (runner_batches.c). */
+void runner_kick_missed(struct runner *runner);
 int64_t runner_now_unix_s(struct runner *runner);

@@ -280,6 +280,13 @@ void *validate_main(void *context) {
     while (!runner->is_stopping) {
         int64_t now_ns = clock_monotonic_ns();
         struct active_batch *batch = runner->is_draining ? NULL : next_due(runner, now_ns);
+        if (runner->missed_due_ns > 0 && runner->missed_due_ns <= now_ns) {
+            runner->missed_due_ns = 0;
+            pthread_mutex_unlock(&runner->lock);
+            runner_kick_missed(runner);
+            pthread_mutex_lock(&runner->lock);
+            continue;
+        }
         if (!batch)
             runner_wait(runner, &runner->helpers, now_ns + WAIT_NS);
         else if (batch->row.status == BATCH_VALIDATING)

@@ -5,6 +5,7 @@
 #include "pipeline.h"
 
 #include "base/log.h"
+#include "runner/runner_internal.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -694,6 +695,32 @@ static void a_job_that_a_worker_takes_after_it_went_down_is_ended(void **state) 
     assert_int_equal(r.cancelled, first);
 }
 
+/* As after a read of the store that failed when its client was told of it. */
+static void a_batch_that_was_missed_is_found_again(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r;
+    struct error error;
+    struct store_batch batch;
+    struct buf lines;
+    bool existing;
+    struct batch_parameters parameters = {
+        .endpoint = ENDPOINT_CHAT, .completion_window = "24h", .window_s = 86400};
+    open_with(&p, &r, 4, (struct runner_options){0});
+    buf_init(&lines, BUF_UNLIMITED);
+    add_chat_lines(&lines, "late", 1);
+    pipeline_upload(&p, buf_str(&lines), "batch", parameters.input_file_id);
+    must(batch_create(p.store, &parameters, test_now(), &batch, &existing, &error));
+    pthread_mutex_lock(&p.runner->lock);
+    p.runner->missed_due_ns = 1;
+    pthread_mutex_unlock(&p.runner->lock);
+    wait_count(&r, 1);
+    end(&p, &r, batch.id);
+    close_with(&p);
+    buf_release(&lines);
+    store_batch_release(&batch);
+}
+
 static void flex_requests_are_refused_before_others(void **state) {
     (void)state;
     struct pipeline p = {0};
@@ -735,6 +762,7 @@ int main(void) {
         cmocka_unit_test(batches_that_will_miss_their_deadline_are_told_once),
         cmocka_unit_test(an_engine_that_goes_down_is_told),
         cmocka_unit_test(a_job_that_a_worker_takes_after_it_went_down_is_ended),
+        cmocka_unit_test(a_batch_that_was_missed_is_found_again),
         cmocka_unit_test(flex_requests_are_refused_before_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
