@@ -34,8 +34,8 @@ struct executor_gpu_options {
     struct program_weights weights; /* open; they must be filled before the first step */
     enum gpu_form kv_form;
     enum gpu_form state_form;      /* GPU_F32 or GPU_BF16: of the states of recurrent layers */
-    bool leaves_experts;           /* those that have no room stay in the host's memory */
-    uint64_t host_bytes;           /* bytes of them that may; 0: all */
+    bool leaves_experts;           /* experts that have no room stay in the host's memory */
+    uint64_t host_bytes;           /* memory that those of all ranks may take there; 0: no limit */
     uint32_t steps_max;            /* 1 or 2; 0: 2 */
     uint32_t urgent_sequences;     /* part of limits.sequences_max, which no option counts */
     struct executor_limits limits; /* defaults: gpu_limits.h; kv_bytes 0: all memory left */

@@ -26,7 +26,8 @@ struct card_fit_options {
     enum gpu_form kv;                    /* GPU_BF16 or GPU_E4M3 */
     enum gpu_form state;                 /* GPU_F32 or GPU_BF16, of recurrent layers */
     uint64_t memory_bytes;               /* that the engine may take, of each GPU */
-    uint64_t host_bytes;                 /* the host's, for experts; 0: more than enough */
+    uint64_t host_bytes;                 /* the host's memory that experts of all ranks may take;
+                                            0: no limit */
     uint32_t ranks;                      /* GPUs that compute together; 0 or 1: one */
     uint32_t sequence_tokens;            /* at most the context; 0: GPU_CACHE_TOKENS_LEAST */
     /* A model for texts: then sequence_tokens is not read, and the rest is as text_runner_gpu.h has

@@ -40,7 +40,7 @@ struct gpu_limits_options {
     uint32_t multiprocessors; /* gpu_info's */
     uint64_t memory_bytes;    /* that the GPU may take; 0: more than enough */
     bool leaves_experts;      /* experts that have no room stay in the host's memory */
-    uint64_t host_bytes;      /* bytes of them that may; 0: all */
+    uint64_t host_bytes;      /* the host's memory that such experts may take; 0: no limit */
     struct executor_limits wanted;
 };
 

@@ -49,7 +49,10 @@ void must(enum err err, const struct error *error, const char *what) {
  * 0.57 in E4M3. Logits of a tied embedding are five times as large, and so are their differences.
  * With sigmoids a row that got another expert moves those that attend to it: up to 0.15. Norms
  * behind both halves of a layer, and of what stands beside experts, double differences: 0.7 to 0.8
- * in INT8, 0.8 to 0.9 in E4M3. */
+ * in INT8, 0.8 to 0.9 in E4M3. Worlds with experts in the host's memory have a third layer of
+ * experts, whose router sees what the two before it have moved: 0.03 to 0.09 with six other
+ * weights, 0.153 with the usual ones, with and without copies (a row has two experts of nearly the
+ * same weight). */
 static const struct world_traits shapes[] = {
     {"bf16", 64, 96, 4, 4, 64, 1.0f, .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16,
      .tolerance = 0.06},
@@ -223,7 +226,7 @@ static const struct world_traits shapes[] = {
     {"experts of four bits", 64, 96, 4, 2, 64, 1.0f, .has_bias = true, .has_head = true,
      .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.2, .experts = 8, .used = 2},
     {"experts in the host's memory", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_BF16,
-     .kv_form = GPU_BF16, .tolerance = 0.1, .experts = 8, .used = 2, .away = 3},
+     .kv_form = GPU_BF16, .tolerance = 0.3, .experts = 8, .used = 2, .away = 3},
     {"the same of two layers, INT8", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_INT8,
      .kv_form = GPU_BF16, .tolerance = 0.5, .experts = 8, .used = 2, .away = 2},
     {"the same of four bits", 64, 96, 4, 2, 64, 1.0f, .has_bias = true, .has_head = true,

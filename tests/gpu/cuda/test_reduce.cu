@@ -74,11 +74,23 @@ static void put_rank(struct reduce_world *world, uint32_t rank) {
     norm->width = shape->width, norm->rows = shape->rows, norm->epsilon = NORM_EPSILON;
 }
 
+/* Calls `run` for each of the first ranks, on a thread of its own whose GPU is that rank's, and
+ * waits until all is computed. */
+template <class F> static void run_ranks(const struct ranks *ranks, uint32_t count, F run) {
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < count; i++)
+        threads.emplace_back([&run, i] {
+            CUDA_MUST(cudaSetDevice((int)i));
+            run(i);
+        });
+    for (std::thread &thread : threads) thread.join();
+    ranks_settle(ranks, count);
+}
+
 /* The calls of one rank, behind copies that are its products. */
 static void run_rank(const struct reduce_world *world, const struct ranks *ranks, uint32_t rank) {
     const struct rank_room *room = &world->room[rank];
     const size_t bytes = (size_t)world->shape->rows * world->shape->stride * 2;
-    CUDA_MUST(cudaSetDevice((int)rank));
     for (int i = 0; i < CALLS; i++) {
         struct cuda_reduce call = {};
         call.norm = room->norm, call.norm.y = room->y[i];
@@ -144,10 +156,7 @@ static bool check_case(struct rng *rng, struct ranks *ranks, const struct reduce
     draw_world(rng, &world, has_post);
     take_words(ranks, count, before);
     for (uint32_t i = 0; i < count; i++) put_rank(&world, i);
-    std::vector<std::thread> threads;
-    for (uint32_t i = 0; i < count; i++) threads.emplace_back(run_rank, &world, ranks, i);
-    for (std::thread &thread : threads) thread.join();
-    ranks_settle(ranks, count);
+    run_ranks(ranks, count, [&](uint32_t rank) { run_rank(&world, ranks, rank); });
     std::vector<double> x(shape->rows * (size_t)shape->width), y(x.size());
     for (size_t i = 0; i < x.size(); i++)
         x[i] = world.x[i / shape->width * shape->x_stride + i % shape->width];
@@ -183,7 +192,6 @@ static bool check_long(struct ranks *ranks, uint32_t count, uint32_t calls) {
         CUDA_MUST(cudaDeviceSynchronize());
     }
     auto run = [&](uint32_t rank) {
-        CUDA_MUST(cudaSetDevice((int)rank));
         for (uint32_t i = 0; i < calls; i++) {
             struct cuda_reduce call = {};
             call.norm.x = room[rank].x, call.norm.x_stride = width;
@@ -201,10 +209,7 @@ static bool check_long(struct ranks *ranks, uint32_t count, uint32_t calls) {
             MUST_BE_OK(cuda_reduce(&call, ranks->streams[rank], error));
         }
     };
-    std::vector<std::thread> threads;
-    for (uint32_t i = 0; i < count; i++) threads.emplace_back(run, i);
-    for (std::thread &thread : threads) thread.join();
-    ranks_settle(ranks, count);
+    run_ranks(ranks, count, run);
     const float want = (float)(calls * count + (calls + 2) / 3);
     size_t wrong = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -230,7 +235,6 @@ static bool check_total(struct rng *rng, struct ranks *ranks, uint32_t count,
     }
     auto run = [&](uint32_t rank) {
         const struct rank_room *room = &world.room[rank];
-        CUDA_MUST(cudaSetDevice((int)rank));
         for (uint32_t i = 0; i < 2; i++) {
             struct cuda_total call = {};
             call.meeting.ranks = count, call.meeting.rank = rank, call.meeting.number = i + 1;
@@ -245,10 +249,7 @@ static bool check_total(struct rng *rng, struct ranks *ranks, uint32_t count,
             MUST_BE_OK(cuda_total(&call, ranks->streams[rank], error));
         }
     };
-    std::vector<std::thread> threads;
-    for (uint32_t i = 0; i < count; i++) threads.emplace_back(run, i);
-    for (std::thread &thread : threads) thread.join();
-    ranks_settle(ranks, count);
+    run_ranks(ranks, count, run);
     bool is_well = true;
     for (int i = 0; i < 2; i++)
         for (uint32_t rank = 0; rank < count; rank++)

@@ -20,15 +20,9 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     const uint32_t parts = blocks_of(call.head_count), part = blockIdx.x % parts;
     const struct gpu_decode_item item = items.items[blockIdx.x / parts];
     if (threadIdx.x < WIDE_ROWS) {
-        struct wide_query query = wide_nobody();
         const uint32_t head = part * WIDE_ROWS + threadIdx.x;
-        if (head < call.head_count) {
-            query.row = item.row, query.head = head;
-            wide_see(&call, item.position, item.begin, item.end, &query);
-            query.partial_in = item.partial_in, query.partial_count = item.partial_count;
-            query.partial_out = item.partial_out;
-        }
-        memory->rows[threadIdx.x] = query;
+        memory->rows[threadIdx.x] =
+            head < call.head_count ? wide_decoded(&call, &item, head) : wide_nobody();
     }
     __syncthreads();
     latent_run(&call, call.pages + item.pages, memory);
@@ -43,20 +37,9 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     const uint32_t part = blockIdx.x % WIDE_BLOCKS, heads = call.head_count;
     const struct gpu_tile_item item = items.items[blockIdx.x / WIDE_BLOCKS];
     if (part * WIDE_ROWS >= item.row_count * heads) return cuda_attention_pass(&call);
-    if (threadIdx.x < WIDE_ROWS) {
-        struct wide_query query = wide_nobody();
-        const uint32_t packed = part * WIDE_ROWS + threadIdx.x, i = packed / heads;
-        if (i < item.row_count) {
-            query.row = items.rows ? __ldg(items.rows + item.row + i) : item.row + i;
-            query.head = packed % heads;
-            wide_see(&call, __ldg(call.positions + query.row), item.begin, item.end, &query);
-            query.partial_in = item.partial_in + i * item.partial_step;
-            query.partial_count = item.partial_in != GPU_NONE;
-            if (item.partial_out != GPU_NONE)
-                query.partial_out = item.partial_out + i * item.partial_step;
-        }
-        memory->rows[threadIdx.x] = query;
-    }
+    if (threadIdx.x < WIDE_ROWS)
+        memory->rows[threadIdx.x] =
+            wide_packed(&call, &item, items.rows, part * WIDE_ROWS + threadIdx.x, 0, heads);
     __syncthreads();
     latent_run(&call, call.pages + item.pages, memory);
 }

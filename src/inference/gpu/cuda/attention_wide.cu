@@ -12,16 +12,10 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     const uint32_t index = blockIdx.x / call.kv_heads, kv_head = blockIdx.x % call.kv_heads;
     const uint32_t group = call.head_count / call.kv_heads;
     const struct gpu_decode_item item = items.items[index];
-    if (threadIdx.x < WIDE_ROWS) {
-        struct wide_query query = wide_nobody();
-        if (threadIdx.x < group) {
-            query.row = item.row, query.head = kv_head * group + threadIdx.x;
-            wide_see(&call, item.position, item.begin, item.end, &query);
-            query.partial_in = item.partial_in, query.partial_count = item.partial_count;
-            query.partial_out = item.partial_out;
-        }
-        memory->rows[threadIdx.x] = query;
-    }
+    if (threadIdx.x < WIDE_ROWS)
+        memory->rows[threadIdx.x] =
+            threadIdx.x < group ? wide_decoded(&call, &item, kv_head * group + threadIdx.x)
+                                : wide_nobody();
     __syncthreads();
     wide_run(&call, call.pages + item.pages, kv_head, memory);
 }
@@ -37,20 +31,9 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     const uint32_t group = call.head_count / call.kv_heads;
     const struct gpu_tile_item item = items.items[index];
     if (part * WIDE_ROWS >= item.row_count * group) return cuda_attention_pass(&call);
-    if (threadIdx.x < WIDE_ROWS) {
-        struct wide_query query = wide_nobody();
-        const uint32_t packed = part * WIDE_ROWS + threadIdx.x, i = packed / group;
-        if (i < item.row_count) {
-            query.row = items.rows ? __ldg(items.rows + item.row + i) : item.row + i;
-            query.head = kv_head * group + packed % group;
-            wide_see(&call, __ldg(call.positions + query.row), item.begin, item.end, &query);
-            query.partial_in = item.partial_in + i * item.partial_step;
-            query.partial_count = item.partial_in != GPU_NONE;
-            if (item.partial_out != GPU_NONE)
-                query.partial_out = item.partial_out + i * item.partial_step;
-        }
-        memory->rows[threadIdx.x] = query;
-    }
+    if (threadIdx.x < WIDE_ROWS)
+        memory->rows[threadIdx.x] = wide_packed(
+            &call, &item, items.rows, part * WIDE_ROWS + threadIdx.x, kv_head * group, group);
     __syncthreads();
     wide_run(&call, call.pages + item.pages, kv_head, memory);
 }

@@ -74,6 +74,37 @@ __device__ static inline void wide_see(const struct cuda_attention *call, uint32
     query->last = min((int)end, seen);
 }
 
+/* The query of a decode item's head. */
+__device__ static inline struct wide_query wide_decoded(const struct cuda_attention *call,
+                                                        const struct gpu_decode_item *item,
+                                                        uint32_t head) {
+    struct wide_query query = wide_nobody();
+    query.row = item->row, query.head = head;
+    wide_see(call, item->position, item->begin, item->end, &query);
+    query.partial_in = item->partial_in, query.partial_count = item->partial_count;
+    query.partial_out = item->partial_out;
+    return query;
+}
+
+/* The query of a packed row of a tile item: head first + packed % group of the item's row packed /
+ * group, or nobody behind the last row. */
+__device__ static inline struct wide_query wide_packed(const struct cuda_attention *call,
+                                                       const struct gpu_tile_item *item,
+                                                       const uint32_t *rows, uint32_t packed,
+                                                       uint32_t first, uint32_t group) {
+    struct wide_query query = wide_nobody();
+    const uint32_t i = packed / group;
+    if (i >= item->row_count) return query;
+    query.row = rows ? __ldg(rows + item->row + i) : item->row + i;
+    query.head = first + packed % group;
+    wide_see(call, __ldg(call->positions + query.row), item->begin, item->end, &query);
+    query.partial_in = item->partial_in + i * item->partial_step;
+    query.partial_count = item->partial_in != GPU_NONE;
+    if (item->partial_out != GPU_NONE)
+        query.partial_out = item->partial_out + i * item->partial_step;
+    return query;
+}
+
 /* Asks for a page of keys or values; what no row of the block sees becomes zero, unread. */
 __device__ static inline void wide_fetch(const struct wide_work *work, const char *pool, int page,
                                          char *to) {

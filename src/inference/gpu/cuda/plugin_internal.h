@@ -9,11 +9,11 @@
  *     plugin.c          table, list, open, close
  *     plugin_forms.c    errors of CUDA, and a form's bytes, code and format
  *     plugin_free.c     the free memory of a GPU that is not open
- *     plugin_memory.c   the arena, and the blocks that carry arrays to the GPU
+ *     plugin_memory.c   the arena, and the blocks that carry arrays to the GPU (plugin_memory.h)
  *     plugin_prepare.c  sizes, ledger, buffers
  *     plugin_fill.c     rows of a file become codes
  *     plugin_warm.c     algorithms of products, a first run of all kernels
- *     plugin_step.c     a step's arrays, submit
+ *     plugin_step.c     a step's arrays, submit (plugin_step.h)
  *     plugin_vectors.c  weights and vectors find their places
  *     plugin_walk.c     operations become kernels (plugin_walk.h)
  *     plugin_attention.c, plugin_latent.c, plugin_experts.c, plugin_texts.c  those of attention, of
@@ -46,6 +46,7 @@
 #include "gpu/cuda/launches.h"
 #include "gpu/cuda/pages.h"
 #include "gpu/cuda/plugin_away.h"
+#include "gpu/cuda/plugin_step.h"
 #include "gpu/cuda/products.h"
 #include "gpu/cuda/recurrent.h"
 #include "gpu/cuda/reduce.h"
@@ -69,46 +70,6 @@ struct CUgraph_st;
 #define PRODUCT_ALIGN 16u          /* outputs of a product: 16 bytes of 8-bit codes */
 #define WORKSPACE_BYTES (32 * MIB) /* for cuBLASLt; 8 MiB was the most any algorithm wanted */
 #define GRAPHS_MAX 32u             /* buckets of up to 7,168 rows */
-
-/* ---- memory ---- */
-
-enum memory_part {
-    MEMORY_WEIGHTS,
-    MEMORY_ACTIVATIONS,
-    MEMORY_LOGITS,
-    MEMORY_STEPS,
-    MEMORY_WORKSPACE,
-    MEMORY_STATES,
-    MEMORY_KV,
-    MEMORY_PARTS,
-};
-
-/* An arena that is given away from its beginning. With base NULL it only counts. */
-struct memory {
-    char *base;
-    size_t room;
-    size_t used;
-    size_t parts[MEMORY_PARTS];
-};
-/* `bytes` of GPU memory at a multiple of 256; NULL while counting. */
-void *memory_take(struct memory *memory, enum memory_part part, size_t bytes);
-
-/* Arrays on their way to the GPU: pinned memory, and its like on the GPU. */
-struct block {
-    char *host;
-    char *card;
-    size_t room;
-    size_t used;
-    size_t sent; /* bytes before it are under way */
-    bool is_full;
-};
-/* Room for an array, at a multiple of 16: fills *ret_host and returns the GPU's address. A full
- * block sets is_full, and both are NULL. */
-void *block_take(struct block *block, size_t bytes, void **ret_host);
-/* Copies an array into the block; NULL for an empty one. */
-const void *block_put(struct block *block, const void *from, size_t count, size_t bytes);
-/* Sends all that was put since the last time; `compute` waits for it. */
-enum err block_send(struct gpu *gpu, struct block *block, struct error *error) MUST_CHECK;
 
 /* ---- the program ---- */
 
@@ -155,72 +116,6 @@ struct card_place {
     uint16_t *scales; /* NULL: bf16 */
 };
 
-/* ---- a step ---- */
-
-struct card_tiles {
-    const struct gpu_tile_item *items;
-    uint32_t count;
-    const uint32_t *rows;
-};
-struct card_attention {
-    struct card_tiles prefixes;
-    struct card_tiles tiles;
-    const struct gpu_decode_item *decode;
-    uint32_t decode_count;
-    const struct gpu_merge_item *merges;
-    uint32_t merge_count;
-};
-struct card_group {
-    const uint32_t *slots;
-    const uint32_t *pages;
-    const uint32_t *seen;        /* (row_count) or NULL */
-    const uint32_t *wanted_seen; /* (wanted_count) or NULL */
-    struct card_attention all;
-    struct card_attention kept;
-};
-/* A step's arrays on the GPU. */
-struct card_step {
-    uint32_t row_count;
-    uint32_t wanted_count;
-    const int32_t *tokens;
-    const uint32_t *positions;
-    const uint32_t *places; /* or NULL */
-    const uint32_t *wanted;
-    const struct gpu_pool *pools; /* (pool_count) */
-    uint32_t pool_count;
-    const uint32_t *wanted_positions;     /* (wanted_count) */
-    uint32_t *nonfinite;                  /* (1) zero when it arrives */
-    const struct cuda_state_item *states; /* (state_count) the decoded ones first */
-    uint32_t state_count;
-    uint32_t decoded_count;
-    struct card_group groups[GPU_GROUPS_MAX];
-};
-
-/* The draws of one call of sample, on the GPU. */
-struct card_samples {
-    const struct gpu_draw *draws; /* (wanted_count) draws for all wanted rows */
-    const uint32_t *drawn;
-    uint32_t drawn_count;
-    uint32_t bare_count; /* see struct cuda_sample */
-    const uint32_t *summed;
-    uint32_t summed_count;
-    const uint32_t *masks;
-    uint32_t mask_words;
-    const struct draw_edit *edits;
-    const struct gpu_ask *asks;
-    uint32_t ask_count;
-    const int32_t *named;
-    uint32_t named_count;
-};
-
-/* What a step leaves, twice: on the GPU and in pinned memory. */
-struct results {
-    int32_t *tokens;            /* (logit_rows_max), behind them the count of nonfinite rows */
-    struct gpu_answer *answers; /* (logit_rows_max) */
-    float *named;               /* (named_max) */
-    float *vectors;             /* (sequences_max, width), if the program pools: pinned alone */
-};
-
 /* What layers of experts need beside the buffers of all layers; all NULL without them. A pair is a
  * row and one of its experts. */
 struct experts_room {
@@ -251,28 +146,6 @@ struct graph {
     struct CUgraph_st *recorded;
     struct CUgraphExec_st *exec;
     struct launches launches;
-};
-
-/* A step under way. */
-struct flight {
-    uint64_t number;
-    uint32_t parts_before; /* sums over ranks of the steps before it */
-    bool is_under_way;
-    bool is_careful; /* while it is under way: the host waits for each operation */
-    struct block block;
-    size_t step_bytes; /* the step's own arrays in the block; those of draws follow */
-    struct card_step step;
-    float *logits;           /* (bucket of logit_rows_max, logit_stride) */
-    const float *row_scale;  /* scale of its logits; NULL: bf16 */
-    struct cuda_stat *stats; /* (logit_rows_max) */
-    struct results card;
-    struct results host;
-    uint32_t answer_count;
-    uint32_t named_count;
-    struct CUevent_st *begun;     /* on `compute`: the step's first kernel may start */
-    struct CUevent_st *ended;     /* on `compute`: its kernels are done */
-    struct CUevent_st *done;      /* on `down`: its results are here */
-    struct CUevent_st **op_ended; /* (op_count) when operations are measured, else NULL */
 };
 
 /* ---- the GPU ---- */
@@ -461,17 +334,6 @@ enum err fill_one(struct gpu *gpu, const struct gpu_rows *rows, const struct gpu
  * call overwrites. */
 enum err weights_ready(struct gpu *gpu, uint32_t index, const void **ret_weights,
                        struct error *error) MUST_CHECK;
-
-/* ---- plugin_step.c ---- */
-
-/* Bytes of a block that holds any step within the limits, and its draws. */
-size_t step_block_bytes(const struct gpu_program *program, const struct gpu_limits *limits);
-/* Puts the arrays of a step into the flight's block. ERR_LIMIT when they are over the limits. */
-enum err step_put(struct gpu *gpu, struct flight *flight, const struct gpu_step *step,
-                  struct error *error) MUST_CHECK;
-/* In a careful step the host waits here for what it started, whose name an error then has. */
-enum err step_await(const struct gpu *gpu, const struct flight *flight, const char *what,
-                    struct error *error) MUST_CHECK;
 
 /* ---- plugin_graph.c ---- */
 

@@ -5,7 +5,7 @@
  * rank. Every rank left a part of the product; every rank adds all parts to its copy of the
  * residual and leaves the norm for its next product: an all-reduce, an addition and a norm in one
  * kernel, in one shot. Each rank reads the parts of the others from their memory (peer access).
- * Where no such norm reads the product, `cuda_total` leaves its sums alone.
+ * Where no such norm reads the product, `cuda_total` writes the parts' sums and nothing else.
  *
  * The ranks meet once per call: a rank says that its part is there, and waits until all others have
  * said so. Nobody waits until its part has been read. So parts of two calls in a row lie in

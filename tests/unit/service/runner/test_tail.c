@@ -160,19 +160,24 @@ static void fleet_close(struct fleet *fleet) {
     free(fleet);
 }
 
-static uint32_t in_flight_at(struct node *node) {
+struct node_counts {
+    uint32_t in_flight;
+    uint64_t looks;
+};
+
+static struct node_counts counts_of(struct node *node) {
     pthread_mutex_lock(&node->lock);
-    uint32_t count = node->in_flight;
+    const struct node_counts counts = {node->in_flight, node->looks};
     pthread_mutex_unlock(&node->lock);
-    return count;
+    return counts;
 }
 
 /* Waits until the worker has so many lines. The clock is not moved: a worker that has answered none
  * for seconds gets no more. */
 static void node_wait(struct node *node, uint32_t lines) {
     int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
-    while (in_flight_at(node) < lines && test_real_ns() < until_ns) usleep(500);
-    assert_int_equal(in_flight_at(node), lines);
+    while (counts_of(node).in_flight < lines && test_real_ns() < until_ns) usleep(500);
+    assert_int_equal(counts_of(node).in_flight, lines);
 }
 
 static struct runner_status status_of(struct fleet *fleet) {
@@ -262,20 +267,13 @@ static void a_worker_that_hears_no_cancel_loses_its_lines_and_answers_in_vain(vo
 
 /* --- time in which no answer could come --- */
 
-static uint64_t looks_at(struct node *node) {
-    pthread_mutex_lock(&node->lock);
-    uint64_t looks = node->looks;
-    pthread_mutex_unlock(&node->lock);
-    return looks;
-}
-
 /* Lets the time pass at once, and waits until the runner has looked at its workers. */
 static void fleet_pass(struct fleet *fleet, int64_t ms) {
     int64_t until_ns = soon_ns();
-    uint64_t before = looks_at(&fleet->nodes[1]);
+    uint64_t before = counts_of(&fleet->nodes[1]).looks;
     clock_move_ms(ms);
-    while (looks_at(&fleet->nodes[1]) == before && test_real_ns() < until_ns) usleep(500);
-    assert_true(looks_at(&fleet->nodes[1]) > before);
+    while (counts_of(&fleet->nodes[1]).looks == before && test_real_ns() < until_ns) usleep(500);
+    assert_true(counts_of(&fleet->nodes[1]).looks > before);
 }
 
 static void set_unheard(struct fleet *fleet, bool is_unheard) {
@@ -291,10 +289,10 @@ static struct fleet *open_at_the_end(char *id) {
     struct fleet *fleet = fleet_open(128, CANCELS_UNHEARD);
     pipeline_submit(&fleet->p, "t", 40, id);
     int64_t until_ns = soon_ns();
-    while (in_flight_at(&fleet->nodes[0]) + in_flight_at(&fleet->nodes[1]) < 40 &&
+    while (counts_of(&fleet->nodes[0]).in_flight + counts_of(&fleet->nodes[1]).in_flight < 40 &&
            test_real_ns() < until_ns)
         usleep(500);
-    assert_in_range(in_flight_at(&fleet->nodes[1]), 2, 39);
+    assert_in_range(counts_of(&fleet->nodes[1]).in_flight, 2, 39);
     node_answer(&fleet->nodes[0], 40);
     node_answer(&fleet->nodes[1], 1);
     fleet_pass(fleet, 1000);
@@ -345,7 +343,7 @@ static void a_slow_worker_holds_the_lines_of_its_next_seconds(void **state) {
     node_wait(slow, 64);
     /* One line per second against a hundred: 4 that run, and 8 to come, long before the batch ends.
      * Until it has answered the others, it has what it got at first. */
-    for (unsigned tick = 1; in_flight_at(slow) > 12; tick++) {
+    for (unsigned tick = 1; counts_of(slow).in_flight > 12; tick++) {
         assert_true(fleet_tick(fleet, 10, id, until_ns));
         if (tick % 10 == 0) node_answer(slow, 1);
     }
