@@ -51,6 +51,7 @@
     X(scaled)                                                                                      \
     X(side)                                                                                        \
     X(state_copy)                                                                                  \
+    X(total)                                                                                       \
     X(unpack)
 
 #define DECLARE(name) const void *cuda_module_##name(void);

@@ -186,7 +186,7 @@ enum err walk_total(struct walk *walk, const struct card_op *op, struct error *e
     const enum op_to to = op->op.kind == OP_ADD ? TO_SHARED : TO_H;
     const bool is_read = to == TO_SHARED || op->op.kind == OP_ASIDE || op->op.kind == OP_JOIN;
     struct cuda_product *product = &walk->product[to];
-    if (op->part == 0 || !is_read) return OK;
+    if (op->part == 0 || !is_read || walk->rows == 0) return OK;
     const struct cuda_total call = {.meeting = meeting_of(walk, op),
                                     .bias = product->bias,
                                     .to = product_buffer(walk->gpu, to),

@@ -287,9 +287,7 @@ enum err walk_op(struct walk *walk, const struct card_op *op, struct error *erro
         [OP_LATENT] = walk_latent,     [OP_LATENT_ENTRY] = walk_latent_entry,
         [OP_LATENT_Q] = walk_latent_q, [OP_LATENT_OUT] = walk_latent_out,
     };
-    if (walk->rows == 0) return OK;
-    enum err err = walk_total(walk, op, error);
-    return err == OK ? run[op->op.kind](walk, op, error) : err;
+    return walk->rows > 0 ? run[op->op.kind](walk, op, error) : OK;
 }
 
 /* Before the first and behind the last layer. */
@@ -342,21 +340,34 @@ static enum err walk_settle(struct walk *walks, uint32_t count, uint32_t index,
     return walk_error(&walks[which], index, OK, code, error);
 }
 
+typedef enum err walk_turn(struct walk *walk, const struct card_op *op, struct error *error);
+
+/* One turn of all ranks. */
+static enum err walk_ranks(struct walk *walks, uint32_t count, uint32_t index, walk_turn *turn,
+                           struct error *error) {
+    for (uint32_t k = 0; k < count && index < walks[k].gpu->program.op_count; k++) {
+        rank_use(walks[k].gpu);
+        enum err err = turn(&walks[k], &walks[k].gpu->ops[index], error);
+        if (err != OK) return walk_error(&walks[k], index, err, cudaSuccess, error);
+    }
+    return OK;
+}
+
 /* A rank's kernel may wait for those of other ranks, so none is waited for before all have begun.
- */
+ * That goes for launches as well: the first one of a kernel loads its code, for which the driver may
+ * wait until the GPU has nothing to do. So the totals of all ranks are enqueued before what reads
+ * them. */
 enum err walk_ops(struct walk *walks, uint32_t count, uint32_t first, uint32_t end,
                   struct error *error) {
     for (uint32_t i = first; i < end; i++) {
-        for (uint32_t k = 0; k < count && i < walks[k].gpu->program.op_count; k++) {
-            rank_use(walks[k].gpu);
-            enum err err = walk_op(&walks[k], &walks[k].gpu->ops[i], error);
-            if (err != OK) return walk_error(&walks[k], i, err, cudaSuccess, error);
-        }
+        enum err err = walk_ranks(walks, count, i, walk_total, error);
+        if (err == OK) err = walk_ranks(walks, count, i, walk_op, error);
+        if (err != OK) return err;
         for (uint32_t k = 0; k < count && i < walks[k].gpu->program.op_count; k++) {
             cudaError_t code = walk_record(&walks[k], i);
             if (code != cudaSuccess) return walk_error(&walks[k], i, OK, code, error);
         }
-        enum err err = walk_settle(walks, count, i, error);
+        err = walk_settle(walks, count, i, error);
         if (err != OK) return err;
     }
     return OK;

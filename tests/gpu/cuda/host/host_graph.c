@@ -73,6 +73,7 @@ static void *grow(void *array, size_t count, size_t bytes) {
 bool host_record_product(const struct CUstream_st *stream, host_again *again, const void *call,
                          size_t call_bytes) {
     assert(!replayed);
+    host_launches_on(stream);
     if (!host_is_captured(stream)) return false;
     recording.calls = grow(recording.calls, recording.count + 1, sizeof *recording.calls);
     recording.calls[recording.count++] = recorded_of(again, call, call_bytes, NULL, 0);
@@ -88,6 +89,7 @@ bool host_record(const struct CUstream_st *stream, host_again *again, const void
         *at = recorded_of(again, call, call_bytes, more, more_bytes);
         return true;
     }
+    host_launches_on(stream);
     if (!host_is_captured(stream)) return false;
     assert(list);
     list->nodes = grow(list->nodes, list->count + 1, sizeof *list->nodes);

@@ -67,6 +67,14 @@ bool host_can_read(const void *at);
 /* The word by which the host lets kernels go that wait for a lost GPU (gpu/cuda/reduce.h). */
 void host_waits_while(const uint32_t *given_up);
 
+/* ---- host_reduce.c ---- */
+
+/* Ends the process if a kernel on that stream waits for a rank whose kernel the host has not
+ * enqueued: the first launch of a kernel loads code, and the driver may wait for the GPU then. */
+void host_launches_on(const struct CUstream_st *stream);
+/* Nothing waits on that stream any more. */
+void host_forget_waits(const struct CUstream_st *stream);
+
 /* ---- host_grouped.c ---- */
 
 struct cuda_grouped;

@@ -7,7 +7,10 @@
 
 #include "host_kernels.h"
 
+#include "gpu/table.h"
+
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Says the number to the other ranks; none of them is a call ahead. */
@@ -21,8 +24,31 @@ static void say(const struct cuda_meeting *call) {
     }
 }
 
-/* Meets the other ranks. False: the GPU cannot read what they have, which it has told. */
-static bool meet(const struct cuda_meeting *meeting) {
+/* Streams whose kernel waits for a rank that has not begun its own. */
+static const struct CUstream_st *waiting[GPU_RANKS_MAX];
+static uint32_t waiting_count;
+
+void host_forget_waits(const struct CUstream_st *stream) {
+    for (uint32_t i = 0; i < waiting_count; i++)
+        if (waiting[i] == stream) waiting[i] = waiting[--waiting_count], i--;
+}
+
+void host_launches_on(const struct CUstream_st *stream) {
+    for (uint32_t i = 0; i < waiting_count; i++) {
+        if (waiting[i] != stream) continue;
+        (void)fprintf(stderr,
+                      "host: a launch on GPU %d behind a kernel that waits for a rank: "
+                      "loading its code may wait for both\n",
+                      host_card());
+        abort();
+    }
+}
+
+/* Meets the other ranks; no stream: the call is of a graph, whose code is there. False: the GPU
+ * cannot read what they have, which it has told. */
+static bool meet(const struct cuda_meeting *meeting, const struct CUstream_st *stream) {
+    if (stream) waiting[waiting_count++] = stream;
+    if (waiting_count == meeting->ranks) waiting_count = 0;
     for (uint32_t i = 0; i < meeting->ranks; i++)
         if (!host_can_read(meeting->parts[i]) || !host_can_read(meeting->words[i])) return false;
     say(meeting);
@@ -57,7 +83,7 @@ enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
     (void)error;
     if (host_record(stream, again_cuda_reduce, call, sizeof *call, NULL, 0)) return OK;
     float *h = malloc(norm->width * sizeof *h), *y = malloc(norm->width * sizeof *y);
-    const bool is_met = meet(&call->meeting);
+    const bool is_met = meet(&call->meeting, stream);
     for (size_t row = 0; row < norm->rows && is_met; row++) {
         for (uint32_t i = 0; i < norm->width; i++)
             h[i] = sum_of_parts(&call->meeting, norm->h.bias, row * norm->h.stride, i);
@@ -73,7 +99,7 @@ enum err cuda_total(const struct cuda_total *call, struct CUstream_st *stream,
                     struct error *error) {
     (void)error;
     if (host_record(stream, again_cuda_total, call, sizeof *call, NULL, 0)) return OK;
-    const bool is_met = meet(&call->meeting);
+    const bool is_met = meet(&call->meeting, stream);
     for (size_t row = 0; row < call->rows && is_met; row++)
         for (uint32_t i = 0; i < call->width; i++)
             call->to[row * call->stride + i] =

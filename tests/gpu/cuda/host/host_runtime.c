@@ -290,6 +290,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret_stream, unsigned flags) 
     return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    host_forget_waits(stream);
     free(stream);
     things--;
     return cudaSuccess;
