@@ -23,25 +23,31 @@ static void told_free(struct told *told) {
     free(told->logits);
 }
 
-/* The logits of the first step of the course. */
+/* The logits of the course. */
 static void tell_logits(const struct gpu_table *table, struct world *world, struct told *told) {
     struct world_step *step = calloc(1, sizeof *step);
     struct gpu_result result = {.tokens = calloc(WORLD_ROWS, sizeof(int32_t))};
     struct error error = {0};
-    world_plan(world, step, 1, world_course[0], world_course_runs(0), true, PLAN_TILES);
-    const uint32_t count = step->step.wanted_count;
-    told->logit_bytes = (size_t)count * world->vocab_rows * sizeof *told->logits;
-    told->logits = malloc(told->logit_bytes);
-    must(table->submit(world->gpu, &step->step, NULL, &error), &error, "submit");
-    must(table->wait(world->gpu, 1, &result, &error), &error, "wait");
-    must(table->logits(world->gpu, 0, count, told->logits, &error), &error, "logits");
+    const size_t row_bytes = world->vocab_rows * sizeof *told->logits;
+    size_t rows = 0;
+    told->logits = malloc((size_t)WORLD_COURSE * WORLD_ROWS * row_bytes);
+    for (uint32_t i = 0; i < WORLD_COURSE; i++) {
+        world_plan(world, step, 1 + i, world_course[i], world_course_runs(i), true, PLAN_TILES);
+        const uint32_t count = step->step.wanted_count;
+        must(table->submit(world->gpu, &step->step, NULL, &error), &error, "submit");
+        must(table->wait(world->gpu, 1 + i, &result, &error), &error, "wait");
+        must(table->logits(world->gpu, 0, count, told->logits + rows * world->vocab_rows, &error),
+             &error, "logits");
+        rows += count;
+    }
+    told->logit_bytes = rows * row_bytes;
     free(result.tokens);
     free(step);
 }
 
-/* A GPU from open to close. `notes` may be NULL. */
-static struct told run(const struct gpu_table *table, const struct world_traits *traits,
-                       uint64_t memory_bytes, const char *notes, size_t bytes) {
+/* A GPU from open to close. `notes` may be NULL; so many layers have their experts away. */
+static struct told run_away(const struct gpu_table *table, const struct world_traits *traits,
+                            uint64_t memory_bytes, const char *notes, size_t bytes, uint32_t away) {
     struct world world;
     struct told told = {0};
     struct error error = {0};
@@ -49,6 +55,7 @@ static struct told run(const struct gpu_table *table, const struct world_traits 
     world_make(&world, traits, 3);
     world_card_forms(&world);
     world.limits.pages_max *= world.limits.group_count;
+    world.limits.experts_away = away;
     const struct gpu_options options = {.memory_bytes = memory_bytes};
     open_checked(table, options, &world.gpu);
     must(table->prepare(world.gpu, &world.program, &world.limits, &world.ledger, &error), &error,
@@ -63,6 +70,11 @@ static struct told run(const struct gpu_table *table, const struct world_traits 
     tell_logits(table, &world, &told);
     world_close(&world);
     return told;
+}
+
+static struct told run(const struct gpu_table *table, const struct world_traits *traits,
+                       uint64_t memory_bytes, const char *notes, size_t bytes) {
+    return run_away(table, traits, memory_bytes, notes, bytes, 0);
 }
 
 static bool are_same_logits(const struct told *a, const struct told *b) {
@@ -102,4 +114,13 @@ void check_notes(const struct gpu_table *table, const struct world_traits *trait
         told_free(&again);
     }
     told_free(&first);
+}
+
+void check_away(const struct gpu_table *table, const struct world_traits *traits,
+                uint64_t memory_bytes) {
+    struct told home = run(table, traits, memory_bytes, NULL, 0);
+    struct told away = run_away(table, traits, memory_bytes, home.notes, home.bytes, traits->away);
+    report(are_same_logits(&home, &away), "%s: the bits of a GPU that has them all", traits->name);
+    told_free(&home);
+    told_free(&away);
 }

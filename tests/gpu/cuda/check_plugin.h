@@ -57,6 +57,10 @@ void check_ledger_of_ranks(const struct gpu_table *table, const struct world_tra
 void check_notes(const struct gpu_table *table, const struct world_traits *traits,
                  uint64_t memory_bytes);
 
+/* Experts in the host's memory against the same ones in the GPU's, with the same choices. */
+void check_away(const struct gpu_table *table, const struct world_traits *traits,
+                uint64_t memory_bytes);
+
 /* Encoders over whole texts. */
 void check_texts(const struct gpu_table *table, uint64_t seed, uint64_t memory_bytes);
 
