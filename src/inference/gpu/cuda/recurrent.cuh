@@ -4,8 +4,8 @@
 /* recurrent: the common parts of the kernels of recurrent.h: activations, sums whatever their form,
  * and rows of a state as a warp holds them.
  *
- * A row of a state has K elements. 16 of them are in a lane, so K / 16 lanes hold a row and a warp
- * several rows. A lane's accesses have 16 bytes, and those of a row's lanes stand side by side. */
+ * A row of a state has K elements. NUMBERS of them, 8 or 16, are in a lane, so K / NUMBERS lanes
+ * hold a row and a warp several rows. A lane's accesses have 16 bytes, and those of a row's lanes stand side by side. */
 
 #include "recurrent.h"
 
@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-#define LANE_NUMBERS 16 /* numbers in a row of a state, in a lane */
+#define LANE_NUMBERS 16 /* of a row of a state in a lane, unless a kernel has another number */
 /* Bytes of the states of a launch from which on they are many: an H200 has 60 MiB of L2. */
 #define STATES_OF_MANY (128ull << 20)
 
@@ -128,55 +128,59 @@ __device__ static inline char *slot_at(const struct cuda_states &states, uint32_
 /* ---- rows of a state ---- */
 
 /* What a lane holds of a row, as it lies in memory. */
-template <bool IS_BF16> struct lane_words { struct words<IS_BF16 ? 8 : 16> raw; };
+template <bool IS_BF16, int NUMBERS = LANE_NUMBERS> struct lane_words {
+    struct words<IS_BF16 ? NUMBERS / 2 : NUMBERS> raw;
+};
 
 /* Which element of a row of K is number `i` of this lane. */
-template <bool IS_BF16, int K> __device__ static inline uint32_t lane_place(int i) {
-    constexpr int LANES = K / LANE_NUMBERS, AT_ONCE = IS_BF16 ? 8 : 4;
+template <bool IS_BF16, int K, int NUMBERS = LANE_NUMBERS>
+__device__ static inline uint32_t lane_place(int i) {
+    constexpr int LANES = K / NUMBERS, AT_ONCE = IS_BF16 ? 8 : 4;
     return (uint32_t)(i / AT_ONCE * LANES * AT_ONCE) + threadIdx.x % LANES * AT_ONCE +
            (uint32_t)(i % AT_ONCE);
 }
 
 /* Reads this lane's part of a row. Nothing reads a state twice in a step. Where the states are
  * several times the L2, it is nevertheless faster not to say so (STATES_OF_MANY). */
-template <bool IS_BF16, int K, bool ARE_MANY = false>
-__device__ static inline void read_lane(lane_words<IS_BF16> *ret, const char *row, bool is_there) {
+template <bool IS_BF16, int K, bool ARE_MANY = false, int NUMBERS = LANE_NUMBERS>
+__device__ static inline void read_lane(lane_words<IS_BF16, NUMBERS> *ret, const char *row,
+                                        bool is_there) {
     constexpr int AT_ONCE = IS_BF16 ? 8 : 4, BYTES = IS_BF16 ? 2 : 4;
 #pragma unroll
-    for (int i = 0; i < LANE_NUMBERS; i += AT_ONCE) {
+    for (int i = 0; i < NUMBERS; i += AT_ONCE) {
         uint4 four = make_uint4(0, 0, 0, 0);
-        const uint4 *at = (const uint4 *)(row + lane_place<IS_BF16, K>(i) * BYTES);
+        const uint4 *at = (const uint4 *)(row + lane_place<IS_BF16, K, NUMBERS>(i) * BYTES);
         if (is_there) four = ARE_MANY ? __ldcg(at) : __ldcs(at);
         uint32_t *to = ret->raw.at + i / AT_ONCE * 4;
         to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
     }
 }
 
-template <bool IS_BF16>
-__device__ static inline struct numbers<LANE_NUMBERS>
-lane_numbers(const lane_words<IS_BF16> &words) {
+template <bool IS_BF16, int NUMBERS>
+__device__ static inline struct numbers<NUMBERS>
+lane_numbers(const lane_words<IS_BF16, NUMBERS> &words) {
     if constexpr (IS_BF16) {
-        return bf16_numbers<LANE_NUMBERS>(words.raw.at);
+        return bf16_numbers<NUMBERS>(words.raw.at);
     } else {
-        struct numbers<LANE_NUMBERS> v;
+        struct numbers<NUMBERS> v;
 #pragma unroll
-        for (int i = 0; i < LANE_NUMBERS; i++) v.at[i] = __uint_as_float(words.raw.at[i]);
+        for (int i = 0; i < NUMBERS; i++) v.at[i] = __uint_as_float(words.raw.at[i]);
         return v;
     }
 }
 
-template <bool IS_BF16, int K, bool ARE_MANY = false>
-__device__ static inline void write_lane(const struct numbers<LANE_NUMBERS> &v, char *row) {
+template <bool IS_BF16, int K, bool ARE_MANY = false, int NUMBERS = LANE_NUMBERS>
+__device__ static inline void write_lane(const struct numbers<NUMBERS> &v, char *row) {
     constexpr int AT_ONCE = IS_BF16 ? 8 : 4, BYTES = IS_BF16 ? 2 : 4;
 #pragma unroll
-    for (int i = 0; i < LANE_NUMBERS; i += AT_ONCE) {
+    for (int i = 0; i < NUMBERS; i += AT_ONCE) {
         uint32_t w[4];
 #pragma unroll
         for (int j = 0; j < 4; j++)
             w[j] = IS_BF16 ? cuda_pack_bf16(v.at[i + (2 * j) % AT_ONCE],
                                             v.at[i + (2 * j + 1) % AT_ONCE])
                            : __float_as_uint(v.at[i + j]);
-        uint4 *at = (uint4 *)(row + lane_place<IS_BF16, K>(i) * BYTES);
+        uint4 *at = (uint4 *)(row + lane_place<IS_BF16, K, NUMBERS>(i) * BYTES);
         if (ARE_MANY)
             __stcg(at, make_uint4(w[0], w[1], w[2], w[3]));
         else
@@ -185,12 +189,12 @@ __device__ static inline void write_lane(const struct numbers<LANE_NUMBERS> &v, 
 }
 
 /* A vector of K floats in shared memory, at the places that this lane has of a row. */
-template <bool IS_BF16, int K>
-__device__ static inline struct numbers<LANE_NUMBERS> lane_vector(const float *shared) {
-    struct numbers<LANE_NUMBERS> v;
+template <bool IS_BF16, int K, int NUMBERS = LANE_NUMBERS>
+__device__ static inline struct numbers<NUMBERS> lane_vector(const float *shared) {
+    struct numbers<NUMBERS> v;
 #pragma unroll
-    for (int i = 0; i < LANE_NUMBERS; i += 4) {
-        const float4 four = *(const float4 *)(shared + lane_place<IS_BF16, K>(i));
+    for (int i = 0; i < NUMBERS; i += 4) {
+        const float4 four = *(const float4 *)(shared + lane_place<IS_BF16, K, NUMBERS>(i));
         v.at[i] = four.x, v.at[i + 1] = four.y, v.at[i + 2] = four.z, v.at[i + 3] = four.w;
     }
     return v;
