@@ -171,8 +171,8 @@ __device__ static inline float update_row(const delta_keys<NUMBERS> &keys,
     return fmaf(change, keys.product, head.decay * asked);
 }
 
-/* A block has WARPS warps; each has DEPTH turns of rows under way, NUMBERS of a row in a lane. BLOCKS
- * are on a multiprocessor. */
+/* A block has WARPS warps; each has DEPTH turns of rows under way. A lane has NUMBERS of a row.
+ * BLOCKS are on a multiprocessor. */
 template <bool IS_BF16, int K, int V, int WARPS, int NUMBERS, int DEPTH, int BLOCKS, bool ARE_MANY>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_delta call) {
     constexpr int LANES = K / NUMBERS, ROWS = 32 / LANES * WARPS, TURNS = V / ROWS;

@@ -354,9 +354,9 @@ static enum err walk_ranks(struct walk *walks, uint32_t count, uint32_t index, w
 }
 
 /* A rank's kernel may wait for those of other ranks, so none is waited for before all have begun.
- * That goes for launches as well: the first one of a kernel loads its code, for which the driver may
- * wait until the GPU has nothing to do. So the totals of all ranks are enqueued before what reads
- * them. */
+ * That goes for launches as well: the first one of a kernel loads its code, for which the driver
+ * may wait until the GPU has nothing to do. So the totals of all ranks are enqueued before what
+ * reads them. */
 enum err walk_ops(struct walk *walks, uint32_t count, uint32_t first, uint32_t end,
                   struct error *error) {
     for (uint32_t i = first; i < end; i++) {

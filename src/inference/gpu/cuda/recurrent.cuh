@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-#define LANE_NUMBERS 16 /* of a row of a state in a lane, unless a kernel has another number */
+#define LANE_NUMBERS 16 /* a lane has them of a row, unless a kernel says otherwise */
 /* Bytes of the states of a launch from which on they are many: an H200 has 60 MiB of L2. */
 #define STATES_OF_MANY (128ull << 20)
 
