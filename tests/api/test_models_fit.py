@@ -88,6 +88,41 @@ def test_what_fits_a_gpu_fits_a_larger_one(known):
     assert form_of(known["qwen3:4b"], "BF16")["fits_card"]
 
 
+def bits(number):
+    """Bytes per number of codes in groups of 32, with 4 bytes for each group."""
+    return (number + 1) / 8
+
+
+# The weights of a GPU in bytes, by hand: products in 8 bits have a scale of 2 bytes per row, which
+# is left out, as are norms; an embedding is bf16 unless it stays in 4 bits; angles are float32.
+BY_HAND = {
+    ("llama3.1:8b", "Q8_0", "int8"):
+        32 * 4096 * (4096 + 2048 + 4096 + 3 * 14336) + 3 * 128256 * 4096 + 131072 * 128 * 4,
+    ("gpt-oss:20b", "MXFP4", "file"):
+        24 * (32 * 3 * 2880 * 2880 * bits(4) + 2880 * (5120 + 4096 + 2 * 32)) +
+        3 * 201088 * 2880 + 131072 * 64 * 4,
+    # Rows of 1,408 and 10,944 numbers are no whole blocks of Q4_K: these down have 8 bits. Of half
+    # of the shared experts down is Q6_K.
+    ("deepseek-v2:16b", "Q4_K_M", "file"):
+        26 * (64 * (2816 * 2048 * bits(4) + 2048 * 1408) + 64 * 2048 * 2) +
+        27 * (2048 * (3072 + 576 + 2048) * bits(4) + 2 * 16 * 512 * 128 * 2) +
+        26 * 2816 * 2048 * (2 * bits(4) + (bits(4) + bits(8)) / 2) +
+        10944 * 2048 * (2 * bits(4) + 1) +
+        102400 * 2048 * (bits(4) + 1) + 163840 * 64 * 4}
+
+
+@pytest.mark.parametrize("name, file, weights", BY_HAND)
+def test_what_a_gpu_of_16_gb_holds_is_counted_by_hand(name, file, weights):
+    model, = fit(name, "--device-memory-mib", "15900", "--max-model-len", "4096").values()
+    form = next(form for form in form_of(model, file)["card"]["forms"]
+                if (form["weights"], form["kv"]) == (weights, "bfloat16"))
+    assert form["weight_bytes"] == pytest.approx(BY_HAND[name, file, weights], rel=0.002)
+    assert form["fits"] and form["experts_in_host_bytes"] == 0
+    parts = sum(form[part + "_bytes"] for part in ("driver", "weight", "buffer", "states", "kv"))
+    assert form["used_bytes"] == parts <= 15900 << 20
+    assert form["sequences"] == form["kv_bytes"] // (4096 * form["kv_bytes_per_token"])
+
+
 def test_the_table_says_in_words_what_fits_and_what_is_missing():
     done = support.quern("models", "fit", "--device-memory-mib", "14745")
     lines = {line.split()[0]: line for line in done.stdout.splitlines()[2:]}

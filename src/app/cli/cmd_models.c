@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/free_memory.h"
 #include "base/printable.h"
 #include "base/sandbox.h"
 #include "cli/command.h"
@@ -42,6 +43,14 @@ static const struct option rows[] = {
     {0},
 };
 
+/* What to ask about the GPU. */
+static struct models_card_query card_query(const struct models_command *chosen, uint32_t ranks) {
+    return (struct models_card_query){.memory_bytes = (uint64_t)chosen->device_memory_mib << 20,
+                                      .host_bytes = free_memory_bytes(),
+                                      .ranks = ranks,
+                                      .sequence_tokens = (uint32_t)chosen->max_model_len};
+}
+
 /* --- list --- */
 
 struct listing {
@@ -58,10 +67,10 @@ static void print_file(void *context, const struct model_file *file) {
     if (*listing->stop) return;
     model_facts_read(&facts, file, (uint32_t)chosen->max_model_len);
     const bool has_card = chosen->device_memory_mib > 0;
+    const struct models_card_query query = card_query(chosen, 1);
     struct error unread;
     if (has_card && facts.is_read && !*facts.why_not &&
-        models_card_read(&card, file->path, (uint64_t)chosen->device_memory_mib << 20, 1,
-                         (uint32_t)chosen->max_model_len, &unread) != OK)
+        models_card_read(&card, file->path, &query, &unread) != OK)
         card.memory_bytes = 0; /* the list goes on */
     if (!chosen->json && listing->count == 0) models_show_head(has_card);
     listing->count++;
@@ -96,11 +105,10 @@ static enum err inspect(struct command_call *call, struct error *error) {
     if (err != OK) return err;
     model_facts_read(&facts, &file, (uint32_t)chosen->max_model_len);
     if (!facts.is_read) return err_set(error, ERR_INVALID, "%s", facts.why_not);
+    const struct models_card_query query = card_query(
+        chosen, chosen->tensor_parallel_size > 0 ? (uint32_t)chosen->tensor_parallel_size : 1);
     if (chosen->device_memory_mib > 0 && !*facts.why_not)
-        err = models_card_read(
-            &card, file.path, (uint64_t)chosen->device_memory_mib << 20,
-            chosen->tensor_parallel_size > 0 ? (uint32_t)chosen->tensor_parallel_size : 1,
-            (uint32_t)chosen->max_model_len, error);
+        err = models_card_read(&card, file.path, &query, error);
     if (err == OK && chosen->json)
         models_show_json(&facts, &card, chosen->templates);
     else if (err == OK)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/models_card.h"
 
-#include "base/free_memory.h"
 #include "base/str.h"
 #include "checkpoint/checkpoint.h"
 #include "cpu/embed.h"
 #include "gpu/gpu_settings.h"
+#include "gpu/gpu_shapes.h"
 #include "node/nvml.h"
 
 #include <inttypes.h>
@@ -24,12 +24,12 @@ static const struct form {
     {"file", "fp8", GPU_BLOCKS, GPU_E4M3}};
 
 static void predict(struct models_card *card, const struct checkpoint *checkpoint,
-                    uint32_t sequence_tokens) {
+                    const struct models_card_query *query) {
     struct card_fit_options options = {.config = checkpoint_config(checkpoint),
-                                       .memory_bytes = card->memory_bytes,
-                                       .host_bytes = free_memory_bytes(),
-                                       .ranks = card->ranks,
-                                       .sequence_tokens = sequence_tokens};
+                                       .memory_bytes = query->memory_bytes,
+                                       .host_bytes = query->host_bytes,
+                                       .ranks = query->ranks,
+                                       .sequence_tokens = query->sequence_tokens};
     const struct model_config *config = options.config;
     card->is_for_texts = embed_is_for_texts(config);
     card->is_for_card =
@@ -45,7 +45,7 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
     struct tensor_name head = tensor_name_of(ROLE_HEAD, 0);
     options.is_tied = !checkpoint_find(checkpoint, str_from(head.text));
     options.checkpoint = checkpoint;
-    const bool has_blocks = card_fit_has_blocks(checkpoint);
+    const bool has_blocks = gpu_shapes_has_blocks(checkpoint);
     for (size_t i = 0; i < MODELS_CARD_FORMS; i++) {
         if (forms[i].weights == GPU_BLOCKS && !has_blocks) continue;
         if (!card_fit_has_kernels(options.config, forms[i].kv)) continue;
@@ -57,18 +57,18 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
 }
 
 void models_card_of(struct models_card *ret_card, const struct checkpoint *checkpoint,
-                    uint64_t memory_bytes, uint32_t ranks, uint32_t sequence_tokens) {
-    *ret_card = (struct models_card){.memory_bytes = memory_bytes, .ranks = ranks};
-    predict(ret_card, checkpoint, sequence_tokens);
+                    const struct models_card_query *query) {
+    *ret_card = (struct models_card){.memory_bytes = query->memory_bytes, .ranks = query->ranks};
+    predict(ret_card, checkpoint, query);
 }
 
-enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
-                          uint32_t ranks, uint32_t sequence_tokens, struct error *error) {
+enum err models_card_read(struct models_card *ret_card, const char *path,
+                          const struct models_card_query *query, struct error *error) {
     struct checkpoint *checkpoint;
     const struct checkpoint_options options = {.dummy_weights = false};
     enum err err = checkpoint_open(&checkpoint, path, &options, error);
     if (err != OK) return err;
-    models_card_of(ret_card, checkpoint, memory_bytes, ranks, sequence_tokens);
+    models_card_of(ret_card, checkpoint, query);
     checkpoint_close(checkpoint);
     return OK;
 }

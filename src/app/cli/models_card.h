@@ -19,6 +19,13 @@ struct models_card_form {
     struct card_fit is;
 };
 
+struct models_card_query {
+    uint64_t memory_bytes;    /* that an engine may take of each GPU */
+    uint64_t host_bytes;      /* the host's memory that experts may take; 0: no limit */
+    uint32_t ranks;           /* GPUs that compute together */
+    uint32_t sequence_tokens; /* 0: card_fit's */
+};
+
 struct models_card {
     uint64_t memory_bytes; /* that each GPU has */
     uint32_t ranks;        /* GPUs that compute together */
@@ -31,13 +38,12 @@ struct models_card {
 /* MiB that an engine takes of this machine's largest GPU; 0 without a GPU. Not in the sandbox,
  * which opens no library. */
 int64_t models_card_mib(void);
-/* Reads the model's config. `sequence_tokens` 0: card_fit's; the memory is that of each of `ranks`
- * GPUs. Errors of checkpoint_open. */
-enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
-                          uint32_t ranks, uint32_t sequence_tokens, struct error *error) MUST_CHECK;
+/* Reads the model's config. Errors of checkpoint_open. */
+enum err models_card_read(struct models_card *ret_card, const char *path,
+                          const struct models_card_query *query, struct error *error) MUST_CHECK;
 /* The same of an open checkpoint. */
 void models_card_of(struct models_card *ret_card, const struct checkpoint *checkpoint,
-                    uint64_t memory_bytes, uint32_t ranks, uint32_t sequence_tokens);
+                    const struct models_card_query *query);
 void models_card_show(const struct models_card *card);
 /* Whether an engine without options takes a form rather than one before it, both of which fit: it
  * leaves as few experts in the host's memory as it can. */

@@ -30,6 +30,13 @@ struct model_fit {
     size_t count;
 };
 
+/* Where models are to run; it is looked at once, so that all figures are of one moment. */
+struct place {
+    const struct models_fit *query;
+    struct known_shapes *shapes;
+    struct machine machine;
+};
+
 static uint64_t above(uint64_t bytes, uint64_t limit) {
     return bytes > limit ? bytes - limit : 0;
 }
@@ -46,34 +53,39 @@ static void choose_on_card(struct form_fit *form, uint32_t sequences) {
     }
 }
 
-static void fit_form(struct form_fit *form, const struct known_shapes *shapes,
-                     const struct known_name *name, const struct models_fit *query) {
+static void fit_form(struct form_fit *form, const struct place *place,
+                     const struct known_name *name) {
     struct checkpoint *checkpoint;
-    const struct machine machine = inspect_machine();
+    const struct models_fit *query = place->query;
     const enum shape_types types = form->types;
     *form = (struct form_fit){.types = types};
-    if (!known_shape_read(shapes, name, types, &checkpoint)) return;
+    if (!known_shape_read(place->shapes, name, types, &checkpoint)) return;
     known_shape_inspect(&form->is, checkpoint);
-    form->fit = inspect_fit(&form->is, &machine, query->sequence_tokens);
+    form->fit = inspect_fit(&form->is, &place->machine, query->sequence_tokens);
     form->memory_bytes = form->fit.needed_bytes + query->sequences * form->fit.sequence_bytes;
-    form->missing_bytes = above(form->memory_bytes, machine.free_bytes);
+    form->missing_bytes = above(form->memory_bytes, place->machine.free_bytes);
     form->is_in_memory = form->missing_bytes == 0;
     if (form->missing_bytes > 0 && form->missing_bytes < form->is.expert_bytes)
         form->in_file_bytes = form->missing_bytes;
     if (query->card_bytes > 0) {
-        models_card_of(&form->card, checkpoint, query->card_bytes, 1, form->fit.sequence_tokens);
+        const struct models_card_query card = {.memory_bytes = query->card_bytes,
+                                               .host_bytes = place->machine.free_bytes,
+                                               .ranks = 1,
+                                               .sequence_tokens = form->fit.sequence_tokens};
+        models_card_of(&form->card, checkpoint, &card);
         choose_on_card(form, query->sequences);
     }
     checkpoint_close(checkpoint);
 }
 
-static void fit_model(struct model_fit *ret_model, const struct known_shapes *shapes,
-                      const struct known_name *name, const struct models_fit *query) {
+static void fit_model(struct model_fit *ret_model, const struct place *place,
+                      const struct known_name *name) {
     enum shape_types types[KNOWN_FORMS];
-    *ret_model = (struct model_fit){.name = name, .count = known_shape_forms(shapes, name, types)};
+    *ret_model =
+        (struct model_fit){.name = name, .count = known_shape_forms(place->shapes, name, types)};
     for (size_t i = 0; i < ret_model->count; i++) {
         ret_model->forms[i].types = types[i];
-        fit_form(&ret_model->forms[i], shapes, name, query);
+        fit_form(&ret_model->forms[i], place, name);
     }
 }
 
@@ -148,10 +160,10 @@ static void write_card(const struct model_fit *model, uint32_t sequences,
         write_missing(&model->forms[model->count - 1], sequences, ret_text);
 }
 
-static void print_head(const struct models_fit *query) {
-    const struct machine machine = inspect_machine();
-    printf("%s of %s memory are free", pull_show_bytes(machine.free_bytes).text,
-           pull_show_bytes(machine.memory_bytes).text);
+static void print_head(const struct place *place) {
+    const struct models_fit *query = place->query;
+    printf("%s of %s memory are free", pull_show_bytes(place->machine.free_bytes).text,
+           pull_show_bytes(place->machine.memory_bytes).text);
     if (query->card_bytes > 0) printf("; a GPU gives %s", pull_show_bytes(query->card_bytes).text);
     printf(". Memory is that of the form under \"on the CPU\", with %" PRIu32 " %s of %" PRIu32
            " tokens.\n",
@@ -220,15 +232,14 @@ static void print_json(const struct model_fit *model, const struct models_fit *q
 
 /* --- the command --- */
 
-static bool show(const struct known_shapes *shapes, const struct known_name *name,
-                 const struct models_fit *query) {
+static bool show(const struct place *place, const struct known_name *name) {
     struct model_fit model;
-    fit_model(&model, shapes, name, query);
+    fit_model(&model, place, name);
     if (model.count == 0) return false;
-    if (query->json)
-        print_json(&model, query);
+    if (place->query->json)
+        print_json(&model, place->query);
     else
-        print_model(&model, query);
+        print_model(&model, place->query);
     release_model(&model);
     return true;
 }
@@ -239,13 +250,13 @@ enum err models_fit_show(const struct models_fit *query, struct error *error) {
         return err_set(error, ERR_NOT_FOUND,
                        "'%.200s' is no name that quern knows before a model is fetched",
                        query->name);
-    struct known_shapes *shapes = known_shapes_open();
+    const struct place place = {
+        .query = query, .shapes = known_shapes_open(), .machine = inspect_machine()};
     bool is_shown = false;
-    if (!query->json) print_head(query);
+    if (!query->json) print_head(&place);
     for (size_t i = 0; i < names_table_count; i++)
-        if ((!only || only == &names_table[i]) && show(shapes, &names_table[i], query))
-            is_shown = true;
-    known_shapes_close(shapes);
+        if ((!only || only == &names_table[i]) && show(&place, &names_table[i])) is_shown = true;
+    known_shapes_close(place.shapes);
     if (is_shown) return OK;
     return err_set(error, ERR_NOT_FOUND, "the sizes of %.200s are not known before it is fetched",
                    query->name);

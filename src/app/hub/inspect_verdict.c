@@ -36,8 +36,7 @@ static uint64_t memory_of(const struct model_config *config, const struct checkp
     const bool is_table =
         str_is(tensor->name, tensor_name_of(ROLE_INPUT_TABLE, 0).text) ||
         (str_is(tensor->name, tensor_name_of(ROLE_EMBEDDING, 0).text) && !is_tied);
-    uint64_t elements = 1;
-    for (uint32_t i = 0; i < tensor->axis_count; i++) elements *= tensor->axes[i];
+    uint64_t elements = checkpoint_numbers(tensor);
     if (tensor->axis_count == 1 || str_ends_with(tensor->name, STR("ffn_gate_inp.weight")) ||
         str_ends_with(tensor->name, STR("_exps.bias")))
         return elements * sizeof(float);

@@ -94,10 +94,8 @@ void known_shape_inspect(struct inspection *ret_inspection, const struct checkpo
                                     .head_dim = config->head_dim};
     for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
         const struct checkpoint_tensor *tensor = checkpoint_tensor_at(checkpoint, i);
-        uint64_t elements = 1;
-        for (uint32_t j = 0; j < tensor->axis_count; j++) elements *= tensor->axes[j];
-        inspect_add_tensor(&inspection, tensor_type_name((enum tensor_type)tensor->type), elements,
-                           tensor->bytes);
+        inspect_add_tensor(&inspection, tensor_type_name((enum tensor_type)tensor->type),
+                           checkpoint_numbers(tensor), tensor->bytes);
     }
     inspection.file_bytes = inspection.weight_bytes;
     inspect_take(&inspection, checkpoint);

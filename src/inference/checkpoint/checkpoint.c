@@ -199,6 +199,24 @@ const char *checkpoint_form(const struct checkpoint *checkpoint) {
     return checkpoint->shards.count == 0 ? "dummy" : forms[checkpoint->json->quantisation.method];
 }
 
+uint64_t checkpoint_numbers(const struct checkpoint_tensor *tensor) {
+    uint64_t numbers = 1;
+    for (uint32_t axis = 0; axis < tensor->axis_count; axis++) numbers *= tensor->axes[axis];
+    return numbers;
+}
+
+enum tensor_type checkpoint_main_type(const struct checkpoint *checkpoint) {
+    uint64_t by_type[TENSOR_TYPE_END] = {0};
+    uint32_t most = 0;
+    for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
+        const struct checkpoint_tensor *tensor = checkpoint_tensor_at(checkpoint, i);
+        assert(tensor->type < TENSOR_TYPE_END);
+        by_type[tensor->type] += checkpoint_numbers(tensor);
+        if (by_type[tensor->type] > by_type[most]) most = tensor->type;
+    }
+    return (enum tensor_type)most;
+}
+
 bool checkpoint_is_packed(const struct checkpoint *checkpoint) {
     return checkpoint->json && checkpoint->shards.count > 0 &&
            checkpoint->json->quantisation.method != QUANTISATION_NONE &&

@@ -76,6 +76,8 @@ uint64_t checkpoint_file_bytes(const struct checkpoint *checkpoint);
 /* The form in which most weights are stored, such as "GPTQ"; NULL when they are stored as the type
  * they are read as. */
 const char *checkpoint_form(const struct checkpoint *checkpoint);
+/* The type of most numbers, which users call the quantisation of the file. */
+enum tensor_type checkpoint_main_type(const struct checkpoint *checkpoint);
 /* The mixture of types of a GGUF's weights, such as "Q4_K_M"; NULL for a folder, and for a file
  * that does not name it. */
 const char *checkpoint_file_type(const struct checkpoint *checkpoint);
@@ -95,6 +97,7 @@ bool checkpoint_has_rates(const struct checkpoint *checkpoint);
 size_t checkpoint_tensor_count(const struct checkpoint *checkpoint);
 const struct checkpoint_tensor *checkpoint_tensor_at(const struct checkpoint *checkpoint,
                                                      size_t index);
+uint64_t checkpoint_numbers(const struct checkpoint_tensor *tensor);
 /* The tensor with this GGUF name, or NULL. */
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *checkpoint,
                                                 struct str name);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* card_fit: how a decoder, or a model for texts, would fit into a GPU's memory, from its config and its tensors' types.
+/* card_fit: how a decoder, or a model for texts, would fit into a GPU's memory, from its config and
+ * its tensors' types.
  *
- * It makes the executor's program from the config, in the forms that a GPU can keep, and asks
+ * It makes the executor's program (gpu_shapes), in the forms that a GPU can keep, and asks
  * gpu_limits and memory_ledger, as the executor does; or those of text_runner_gpu. It opens no
  * GPU and reads no weight.
  *
@@ -51,9 +52,6 @@ struct card_fit {
     uint64_t sequences;          /* sequences of that length that run at once; texts of a step */
 };
 
-/* Whether GPU_BLOCKS is a form of its own for this model: its first layer's tensors have fewer
- * than 8 bits per number. */
-bool card_fit_has_blocks(const struct checkpoint *checkpoint);
 /* Whether there are kernels for keys of that form in all layers. */
 bool card_fit_has_kernels(const struct model_config *config, enum gpu_form kv);
 struct card_fit card_fit_of(const struct card_fit_options *options);

@@ -81,15 +81,13 @@ struct gpu_sampling_options gpu_limits_sampling(const struct gpu_program *progra
 }
 
 /* The limits with that many sequences. */
-static struct gpu_limits limits_with(const struct gpu_limits_options *options, uint32_t sequences,
-                                     uint32_t away) {
+static struct gpu_limits limits_with(const struct gpu_limits_options *options, uint32_t sequences) {
     struct gpu_limits limits = {.rows_max = or_default(options->wanted.rows_max, GPU_ROWS_DEFAULT),
                                 .context_max = options->wanted.context_max,
                                 .layer_places = options->layout->layers_each,
                                 .group_count = kv_layout_groups(options->layout),
                                 .steps_max = or_default(options->steps_max, GPU_STEPS_MAX),
-                                .kv_form = options->kv_form,
-                                .experts_away = away};
+                                .kv_form = options->kv_form};
     limits.sequences_max = limits.logit_rows_max = min_u32(sequences, limits.rows_max);
     limit_states(options, &limits);
     limit_pages(options, &limits);
@@ -104,14 +102,19 @@ static struct gpu_limits limits_with(const struct gpu_limits_options *options, u
     return limits;
 }
 
-/* Whether the cache will have room for that many sequences of so many tokens. */
-static bool has_tokens(const struct gpu_limits_options *options, const struct gpu_limits *limits,
-                       uint32_t sequences, uint32_t tokens) {
+/* Pages of that many sequences of so many tokens. */
+static uint64_t pages_of(const struct gpu_limits_options *options, uint32_t sequences,
+                         uint32_t tokens) {
+    const uint32_t each = min_u32(tokens, options->wanted.context_max);
+    return (uint64_t)sequences * kv_layout_pages(options->layout, each);
+}
+
+/* Whether the cache will have room for so many pages. */
+static bool has_pages(const struct gpu_limits_options *options, const struct gpu_limits *limits,
+                      uint64_t pages) {
     const struct memory_ledger ledger =
         gpu_ledger_predict(options->program, limits, options->memory_bytes);
-    uint64_t blocks = ledger.page_count / limits->group_count;
-    return ledger.used <= ledger.limit &&
-           blocks * GPU_PAGE_TOKENS / sequences >= min_u32(tokens, limits->context_max);
+    return ledger.used <= ledger.limit && ledger.page_count >= pages;
 }
 
 /* The most sequences, up to `most`, for which the cache has room; SEQUENCES_LEAST if it has not. */
@@ -120,8 +123,9 @@ static uint32_t sequences_that_fit(const struct gpu_limits_options *options, uin
     uint32_t high = most / SEQUENCES_UNIT;
     while (low < high) {
         const uint32_t middle = (low + high + 1) / 2;
-        const struct gpu_limits limits = limits_with(options, middle * SEQUENCES_UNIT, 0);
-        if (has_tokens(options, &limits, middle * SEQUENCES_UNIT, SEQUENCE_TOKENS))
+        const uint32_t sequences = middle * SEQUENCES_UNIT;
+        const struct gpu_limits limits = limits_with(options, sequences);
+        if (has_pages(options, &limits, pages_of(options, sequences, SEQUENCE_TOKENS)))
             low = middle;
         else
             high = middle - 1;
@@ -140,23 +144,25 @@ static bool can_leave(const struct gpu_limits_options *options) {
     return away_layers(options->program) >= AWAY_LEAST && gpu_limits_have_host(options, &least);
 }
 
-/* With the fewest layers of experts in the host's memory that leave the cache enough; as many
- * as can be if none do. */
+/* With the fewest layers of experts in the host's memory that leave the cache enough; as many as
+ * can be if none do. Each number is tried: layers differ in bytes, and which ones leave changes
+ * with their number, so one more may leave less room. */
 static struct gpu_limits limits_that_leave(const struct gpu_limits_options *options) {
     const uint32_t wanted = or_default(options->wanted.sequences_max, GPU_AWAY_SEQUENCES);
-    const uint32_t sequences = min_u32(wanted, GPU_AWAY_SEQUENCES);
-    uint32_t low = AWAY_LEAST, high = away_layers(options->program);
-    struct gpu_limits most = {.experts_away = high};
-    while (!gpu_limits_have_host(options, &most)) most.experts_away = --high;
-    while (low < high) {
-        const uint32_t middle = (low + high) / 2;
-        const struct gpu_limits limits = limits_with(options, wanted, middle);
-        if (has_tokens(options, &limits, min_u32(sequences, limits.sequences_max), GPU_AWAY_TOKENS))
-            high = middle;
-        else
-            low = middle + 1;
+    const uint32_t layers = away_layers(options->program);
+    struct gpu_limits limits = limits_with(options, wanted);
+    const uint32_t sequences = min_u32(GPU_AWAY_SEQUENCES, limits.sequences_max);
+    /* The caller may want a smaller cache. */
+    const uint64_t pages =
+        min_u64(pages_of(options, sequences, GPU_AWAY_TOKENS), limits.page_count_max);
+    limits.experts_away = AWAY_LEAST;
+    while (!has_pages(options, &limits, pages) && limits.experts_away < layers) {
+        struct gpu_limits more = limits;
+        more.experts_away++;
+        if (!gpu_limits_have_host(options, &more)) break;
+        limits = more;
     }
-    return limits_with(options, wanted, low);
+    return limits;
 }
 
 struct gpu_limits gpu_limits_of(const struct gpu_limits_options *options) {
@@ -165,5 +171,5 @@ struct gpu_limits gpu_limits_of(const struct gpu_limits_options *options) {
     if (options->leaves_experts && can_leave(options)) return limits_that_leave(options);
     if (wanted == 0 && options->memory_bytes > 0)
         sequences = sequences_that_fit(options, sequences);
-    return limits_with(options, sequences, 0);
+    return limits_with(options, sequences);
 }

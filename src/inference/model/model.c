@@ -7,7 +7,7 @@
 #include "base/os.h"
 #include "cpu/executor_cpu.h"
 #include "gpu/executor_gpu.h"
-#include "gpu/gpu_fit.h"
+#include "gpu/gpu_shapes.h"
 #include "gpu/text_runner_gpu.h"
 #include "model/model_internal.h"
 
@@ -287,7 +287,7 @@ static enum err open_on_processor(struct model *model, const struct model_option
                                   const struct tiled_cache_options *cache, struct error *error) {
     if (options->device)
         model->weight_form =
-            gpu_load_weight_form(options->device, card_fit_has_blocks(model->checkpoint));
+            gpu_load_weight_form(options->device, gpu_shapes_has_blocks(model->checkpoint));
     enum err err = open_parts(model, options, cache, error);
     while (err == ERR_LIMIT && take_less(model, options)) {
         const char *form = checkpoint_form(model->checkpoint);

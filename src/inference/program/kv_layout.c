@@ -17,6 +17,13 @@ uint32_t kv_layout_groups(const struct kv_layout *layout) {
     return layout->full_groups + layout->window_groups;
 }
 
+uint32_t kv_layout_pages(const struct kv_layout *layout, uint32_t tokens) {
+    const uint32_t blocks = backend_blocks_for(tokens);
+    /* The window begins and ends within a block. */
+    const uint32_t seen = backend_blocks_for(layout->window_tokens) + 2;
+    return layout->full_groups * blocks + layout->window_groups * (seen < blocks ? seen : blocks);
+}
+
 /* Sets the planes, the widths of the places, and where layers without keys of their own read. */
 static void finish(struct kv_layout *layout, const struct model_config *config) {
     layout->planes = config_is_latent(config) ? 1 : 2;

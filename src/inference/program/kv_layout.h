@@ -38,3 +38,6 @@ struct kv_layout kv_layout_of_texts(const struct model_config *config, bool is_b
 uint32_t kv_layout_text_window(const struct model_config *config, bool is_bidirectional,
                                uint32_t window);
 uint32_t kv_layout_groups(const struct kv_layout *layout);
+/* Pages of a sequence of so many tokens between two steps. A window group gives back what the
+ * window has left. */
+uint32_t kv_layout_pages(const struct kv_layout *layout, uint32_t tokens);

@@ -204,21 +204,6 @@ static enum err open_all(struct weights_loader *loader) {
     return err;
 }
 
-/* The type that holds most parameters, which users call the quantisation of the file. */
-static void count_parameters(const struct checkpoint *checkpoint, struct weights *weights) {
-    uint64_t by_type[TENSOR_TYPE_END] = {0};
-    for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
-        const struct checkpoint_tensor *tensor = checkpoint_tensor_at(checkpoint, i);
-        uint64_t elements = 1;
-        for (uint32_t axis = 0; axis < tensor->axis_count; axis++) elements *= tensor->axes[axis];
-        weights->parameters += elements;
-        assert(tensor->type < TENSOR_TYPE_END);
-        by_type[tensor->type] += elements;
-        if (by_type[tensor->type] > by_type[weights->type])
-            weights->type = (enum tensor_type)tensor->type;
-    }
-}
-
 enum err weights_open(struct weights **ret_weights, const struct weights_options *options,
                       struct error *error) {
     const struct model_config *config = options->config;
@@ -230,7 +215,9 @@ enum err weights_open(struct weights **ret_weights, const struct weights_options
     weights->loader = mem_new(1, sizeof *weights->loader);
     *weights->loader =
         (struct weights_loader){.options = *options, .weights = weights, .error = error};
-    count_parameters(options->checkpoint, weights);
+    weights->type = checkpoint_main_type(options->checkpoint);
+    for (size_t i = 0; i < checkpoint_tensor_count(options->checkpoint); i++)
+        weights->parameters += checkpoint_numbers(checkpoint_tensor_at(options->checkpoint, i));
     err = open_all(weights->loader);
     if (err == OK)
         *ret_weights = weights;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "fit_configs.h"
 #include "gpu/gpu_fit.h"
 
 #include <setjmp.h>
@@ -9,19 +10,6 @@
 #include <cmocka.h>
 
 #define MIB ((uint64_t)1 << 20)
-
-static struct model_config qwen3_4b(void) {
-    return (struct model_config){.architecture = config_architecture(STR("qwen3")),
-                                 .layers = 36,
-                                 .width = 2560,
-                                 .ffn = 9728,
-                                 .heads = 32,
-                                 .kv_heads = 8,
-                                 .head_dim = 128,
-                                 .context_max = 40960,
-                                 .vocab_rows = 151936,
-                                 .token_count = 151669};
-}
 
 static struct card_fit fit(const struct model_config *config, enum gpu_form weights,
                            enum gpu_form kv, uint32_t tokens) {
@@ -235,11 +223,7 @@ static void a_window_keeps_few_pages_of_a_long_sequence(void **state) {
 
 static void experts_are_predicted_as_well(void **state) {
     (void)state;
-    struct model_config config = qwen3_4b();
-    config.architecture = config_architecture(STR("qwen3moe"));
-    config.layers = 48, config.width = 2048, config.kv_heads = 4;
-    config.experts = 128, config.experts_used = 8, config.expert_ffn = 768;
-    for (uint32_t i = 0; i < config.layers; i++) config.list[i].ffn = FFN_EXPERTS;
+    struct model_config config = qwen3_30b_a3b();
     struct card_fit_options options = {.config = &config,
                                        .weights = GPU_BF16,
                                        .kv = GPU_BF16,
@@ -260,11 +244,7 @@ static void experts_are_predicted_as_well(void **state) {
 /* Qwen3-30B-A3B in INT8 on GPUs that hold less and less of it. */
 static void experts_without_room_stay_in_the_host_s_memory(void **state) {
     (void)state;
-    struct model_config config = qwen3_4b();
-    config.architecture = config_architecture(STR("qwen3moe"));
-    config.layers = 48, config.width = 2048, config.kv_heads = 4;
-    config.experts = 128, config.experts_used = 8, config.expert_ffn = 768;
-    for (uint32_t i = 0; i < config.layers; i++) config.list[i].ffn = FFN_EXPERTS;
+    struct model_config config = qwen3_30b_a3b();
     const uint64_t layer = UINT64_C(128) * 3 * 768 * 2048;
     uint64_t before = 0;
     for (uint64_t mib = 28000; mib >= 8000; mib -= 4000) {
@@ -354,27 +334,7 @@ static void layers_that_differ_are_predicted_as_well(void **state) {
 /* DeepSeek-V2-Lite: a token keeps 576 numbers in each of 27 layers, keys and values alike. */
 static void latent_layers_keep_one_entry_per_token(void **state) {
     (void)state;
-    struct model_config config = {
-        .architecture = config_architecture(STR("deepseek2")),
-        .layers = 27,
-        .width = 2048,
-        .ffn = 10944,
-        .heads = 16,
-        .kv_heads = 1,
-        .head_dim = 576,
-        .rotary_dim = 64,
-        .latent = {.rank = 512, .still_dim = 128, .turned_dim = 64, .value_dim = 128},
-        .experts = 64,
-        .experts_used = 6,
-        .expert_ffn = 1408,
-        .shared_ffn = 2816,
-        .context_max = 4096,
-        .vocab_rows = 102400,
-        .token_count = 102400};
-    for (uint32_t i = 0; i < config.layers; i++) {
-        config.list[i].mixer = MIXER_LATENT;
-        config.list[i].ffn = i > 0 ? FFN_EXPERTS : FFN_GATED;
-    }
+    struct model_config config = deepseek_v2_lite();
     struct card_fit_options options = {.config = &config,
                                        .weights = GPU_BF16,
                                        .kv = GPU_BF16,
