@@ -7,12 +7,14 @@
 #include "json/json.h"
 #include "json/span.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)
 #define FLUSH_BYTES ((size_t)256 << 10)
+#define COLUMNS_TOLD_BYTES 200
 
 struct table_plan {
     struct table_options options;
@@ -178,15 +180,40 @@ struct making {
     struct buf lines;
 };
 
+static bool is_variable(const char *column) {
+    const char *end = column;
+    while (isascii((unsigned char)*end) && (isalnum((unsigned char)*end) || *end == '_')) end++;
+    return !*end && !isdigit((unsigned char)*column);
+}
+
+/* Adds the columns to a sentence about one that is not there, each as a template writes it. */
+static void tell_columns(const struct making *is, struct error *error) {
+    const struct error why = *error;
+    struct buf told;
+    buf_init(&told, BUF_UNLIMITED);
+    for (size_t i = 0; i < is->rows.column_count; i++) {
+        const char *column = is->rows.columns[i], *comma = i > 0 ? ", " : "";
+        if (told.bytes + strlen(column) > COLUMNS_TOLD_BYTES) {
+            buf_printf(&told, "%s... (%zu in all)", comma, is->rows.column_count);
+            break;
+        }
+        buf_printf(&told, is_variable(column) ? "%s%s" : "%srow[\"%s\"]", comma, column);
+    }
+    (void)err_set(error, why.code, "%s; the columns are: %.*s", why.text, STR_ARGS(buf_str(&told)));
+    buf_release(&told);
+}
+
 static enum err add_message(struct making *is, const struct jinja_template *template,
                             const char *role, struct error *error) {
     struct jinja_options options = {.model_context = is->rows.row, .is_strict = true};
     buf_clear(&is->message);
     enum err err =
         jinja_template_render(template, is->variables, &options, &is->message, NULL, error);
-    if (err != OK)
+    if (err != OK) {
+        if (strstr(error->text, "is undefined")) tell_columns(is, error);
         return err_prefix(error, "line %" PRIu64 " of the table: the %s template", is->rows.line,
                           role[0] == 's' ? "system" : "prompt");
+    }
     buf_printf(&is->lines, "%s{\"role\":\"%s\",\"content\":",
                role[0] == 's'     ? ""
                : is->plan->system ? ","
@@ -249,9 +276,10 @@ static enum err check_columns(const struct making *is, struct error *error) {
         const char *column = is->rows.columns[i];
         has_id = has_id || strcmp(column, is->plan->options.id_column) == 0;
     }
-    return has_id ? OK
-                  : err_set(error, ERR_INVALID, "--id: there is no column '%s'",
-                            is->plan->options.id_column);
+    if (has_id) return OK;
+    (void)err_set(error, ERR_INVALID, "--id: there is no column '%s'", is->plan->options.id_column);
+    tell_columns(is, error);
+    return ERR_INVALID;
 }
 
 static enum err write_all(struct making *is, uint64_t limit, struct error *error) {

@@ -105,10 +105,16 @@ static void a_table_that_is_none_is_refused(void **state) {
     check("a,b\n1,2\n3\n", "x", csv, 0,
           "line 3, column 2 ('b'): the row has 1 cells, the header 2");
     check("a,b\n1,2,\n", "x", csv, 0, "line 2, column 3: the row has 3 cells, the header 2");
-    check("a,b\n1,2\n", "x", with_id, 0, "--id: there is no column 'id'");
+    check("a,b\n1,2\n", "x", with_id, 0, "--id: there is no column 'id'; the columns are: a, b");
     check("id,b\n1,2\n,3\n", "x", with_id, 0, "line 3 of the table: column 'id' is empty");
     check("a,b\n\"1\n2\",3\n", "{{ c }}", csv, 0,
-          "line 2 of the table: the prompt template: line 1: 'c' is undefined");
+          "line 2 of the table: the prompt template: line 1: 'c' is undefined; the columns are: a, "
+          "b");
+    check("id,Full Name,2nd,größe\n1,2,3,4\n", "{{ name }}", csv, 0,
+          "line 2 of the table: the prompt template: line 1: 'name' is undefined; the columns are: "
+          "id, row[\"Full Name\"], row[\"2nd\"], row[\"größe\"]");
+    check("id,Full Name\n1,2\n", "{{ row[\"Full Name\"] }}", csv, 0,
+          LINE("1", "{\"id\":\"1\",\"Full Name\":\"2\"}", "2"));
     check("a\n1\n", "{% if %}", csv, 0, "line 1: expected an expression, found the end of the tag");
     check("a\n1\n", "{{ strftime_now('%d') }}", csv, 0,
           "a template of a table has no strftime_now, because a run that goes on makes the same "
