@@ -24,9 +24,9 @@ def test_the_results_are_in_input_order_and_the_folder_is_gone(tmp_path):
     assert summary["done_before"] == 0 and summary[
         "req_s"] > 0  # also where all lines are done before the first look
     assert list(summary) == [
-        "requests", "completed", "failed", "seconds", "load_seconds", "req_s", "prompt_tokens",
-        "cached_tokens", "completion_tokens", "context_tokens", "peak_rss_bytes", "done_before", "rest", "shapes",
-        "costs"] and summary["shapes"] is None
+        "requests", "completed", "failed", "seconds", "load_seconds", "cpu_seconds", "req_s",
+        "prompt_tokens", "cached_tokens", "completion_tokens", "context_tokens", "peak_rss_bytes",
+        "done_before", "rest", "shapes", "costs"] and summary["shapes"] is None
     assert (summary["requests"], summary["completed"], summary["failed"]) == (500, 500, 0)
 
 

@@ -21,6 +21,20 @@ static uint64_t peak_rss_bytes(void) {
     return os_peak_rss_bytes() + (uint64_t)children.ru_maxrss * 1024;
 }
 
+static double seconds_of(const struct rusage *usage) {
+    return (double)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) +
+           (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1e6;
+}
+
+/* Processor time of this process and its engine: other work on the machine disturbs it less than
+ * the clock. */
+static double cpu_seconds(void) {
+    struct rusage own, children;
+    getrusage(RUSAGE_SELF, &own);
+    getrusage(RUSAGE_CHILDREN, &children);
+    return seconds_of(&own) + seconds_of(&children);
+}
+
 static bool is_url(const char *name) {
     return strncmp(name, "http://", 7) == 0 || strncmp(name, "https://", 8) == 0;
 }
@@ -62,6 +76,30 @@ static void print_costs(const struct offline_summary *is, const struct prices *p
     buf_release(&text);
 }
 
+static void print_json(const struct offline_summary *is, double rate, const struct prices *prices) {
+    struct buf shapes, told;
+    struct cost_job job = job_of(is);
+    struct costs costs;
+    buf_init(&shapes, 4096);
+    shape_ends_write(&shapes, is->shapes);
+    costs_count(&job, prices, &costs);
+    buf_init(&told, 1 << 16);
+    costs_write_json(&told, &job, prices, &costs);
+    printf("{\"requests\": %" PRIu64 ", \"completed\": %" PRIu64 ", \"failed\": %" PRIu64
+           ", \"seconds\": %.3f, \"load_seconds\": %.3f, \"cpu_seconds\": %.3f, \"req_s\": %.3f",
+           is->requests, is->completed, is->failed, is->seconds, is->load_seconds, cpu_seconds(),
+           rate);
+    printf(", \"prompt_tokens\": %" PRIu64 ", \"cached_tokens\": %" PRIu64
+           ", \"completion_tokens\": %" PRIu64 ", \"context_tokens\": %" PRIu32,
+           is->usage.input_tokens, is->usage.cached_tokens, is->usage.output_tokens,
+           is->context_tokens);
+    printf(", \"peak_rss_bytes\": %" PRIu64 ", \"done_before\": %" PRIu64 ", \"rest\": %" PRIu64
+           ", \"shapes\": %s, \"costs\": %s}\n",
+           peak_rss_bytes(), is->done_before, is->rest_lines, shapes.at, told.at);
+    buf_release(&told);
+    buf_release(&shapes);
+}
+
 void run_summary_print(const struct offline_summary *is, bool json, const char *name,
                        const char *table, const struct prices *prices) {
     /* The query of a URL may be a secret. */
@@ -79,45 +117,22 @@ void run_summary_print(const struct offline_summary *is, bool json, const char *
         if (json) printf("{\"was_finished\": true, \"failed\": %" PRIu64 "}\n", is->failed);
         return;
     }
-    if (!json) {
-        if (is->done_before > 0)
-            snprintf(part, sizeof part, ", %" PRIu64 " of them in this run", now);
-        fprintf(stderr,
-                "%llu of %llu requests completed, %llu failed%s, in %.1f s (%.2f req/s, %.0f "
-                "tokens/s out); %s\n",
-                (unsigned long long)is->completed, (unsigned long long)is->requests,
-                (unsigned long long)is->failed, part, is->seconds, rate,
-                is->seconds > 0 ? (double)is->output_tokens_now / is->seconds : 0,
-                printable(output).text);
-        if (is->rest_lines > 0)
-            fprintf(stderr, "%" PRIu64 " %s more than the table shows: whole in " TABLE_REST "\n",
-                    is->rest_lines, plural(is->rest_lines, "result has", "results have"),
-                    printable(table).text);
-        print_shapes(is->shapes);
-        print_costs(is, prices);
+    if (json) {
+        print_json(is, rate, prices);
         return;
     }
-    struct buf shapes, told;
-    struct cost_job job = job_of(is);
-    struct costs costs;
-    buf_init(&shapes, 4096);
-    shape_ends_write(&shapes, is->shapes);
-    costs_count(&job, prices, &costs);
-    buf_init(&told, 1 << 16);
-    costs_write_json(&told, &job, prices, &costs);
-    printf("{\"requests\": %llu, \"completed\": %llu, \"failed\": %llu, \"seconds\": %.3f, "
-           "\"load_seconds\": %.3f, "
-           "\"req_s\": %.3f, \"prompt_tokens\": %llu, \"cached_tokens\": %llu, "
-           "\"completion_tokens\": %llu, "
-           "\"context_tokens\": %" PRIu32 ", "
-           "\"peak_rss_bytes\": %llu, \"done_before\": %llu, \"rest\": %llu, \"shapes\": %s, "
-           "\"costs\": %s}\n",
-           (unsigned long long)is->requests, (unsigned long long)is->completed,
-           (unsigned long long)is->failed, is->seconds, is->load_seconds, rate,
-           (unsigned long long)is->usage.input_tokens, (unsigned long long)is->usage.cached_tokens,
-           (unsigned long long)is->usage.output_tokens, is->context_tokens,
-           (unsigned long long)peak_rss_bytes(), (unsigned long long)is->done_before,
-           (unsigned long long)is->rest_lines, shapes.at, told.at);
-    buf_release(&told);
-    buf_release(&shapes);
+    if (is->done_before > 0) snprintf(part, sizeof part, ", %" PRIu64 " of them in this run", now);
+    fprintf(stderr,
+            "%llu of %llu requests completed, %llu failed%s, in %.1f s (%.2f req/s, %.0f "
+            "tokens/s out); %s\n",
+            (unsigned long long)is->completed, (unsigned long long)is->requests,
+            (unsigned long long)is->failed, part, is->seconds, rate,
+            is->seconds > 0 ? (double)is->output_tokens_now / is->seconds : 0,
+            printable(output).text);
+    if (is->rest_lines > 0)
+        fprintf(stderr, "%" PRIu64 " %s more than the table shows: whole in " TABLE_REST "\n",
+                is->rest_lines, plural(is->rest_lines, "result has", "results have"),
+                printable(table).text);
+    print_shapes(is->shapes);
+    print_costs(is, prices);
 }
