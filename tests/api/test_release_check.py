@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tools/release-check`: its parts, how it goes on after a break, what it says. The part of the rig
 runs, since it takes a second."""
-import json, os, pathlib, subprocess
+import importlib.machinery, importlib.util, json, math, os, pathlib, subprocess, sys
 
 import pytest
 
@@ -62,6 +62,50 @@ def test_a_piece_that_failed_is_told_with_the_command_that_repeats_it(tmp_path):
                  QUERN_BINARY="/bin/false")
     assert "soak     soak" in said and "FAILED" in said
     assert said.endswith("again: QUERN_BINARY=/bin/false python3 tests/crash/soak.py --lines 100\n")
+
+
+@pytest.fixture
+def programme(tmp_path, monkeypatch):
+    """The programme as a module whose pieces are the test's."""
+    monkeypatch.setattr(sys, "argv", ["release-check"])
+    monkeypatch.setenv("QUERN_RELEASE_DIR", str(tmp_path))
+    monkeypatch.setenv("QUERN_LANES", "2")
+    loader = importlib.machinery.SourceFileLoader("release_check",
+                                                  str(support.ROOT / "tools/release-check"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader.exec_module(module)
+    return module
+
+
+def test_pieces_of_one_part_run_side_by_side_and_each_has_its_record(programme, tmp_path):
+    os.mkfifo(tmp_path / "met")  # a writer and a reader of it wait for each other
+    shell = lambda part, name, text: (part, name, ["sh", "-c", text, "sh", tmp_path / "met"], {}, 60)
+    pieces = [shell("cuts", "writer", 'echo "7 seeds, 5 power cuts" > "$1"'),
+              shell("cuts", "reader", 'cat "$1"; exit 3'), shell("soak", "after", "true")]
+    records = {piece.name: record for piece, record in programme.run(pieces, math.inf)}
+    assert list(records)[-1] == "after"
+    assert {name: record["good"] for name, record in records.items()} == {
+        "writer": True, "reader": False, "after": True}
+    assert records["reader"]["figures"] == {"cuts": 5, "seeds": 7}
+
+
+def test_a_programme_that_is_ended_leaves_no_piece_behind(programme, tmp_path):
+    os.mkfifo(tmp_path / "told")
+    hanging = ["sh", "-c", 'echo $$ > "$1"; exec sleep 1000', "sh", tmp_path / "told"]
+    running = programme.run([("cuts", "hanging", hanging, {}, 2000),
+                             ("cuts", "short", ["cat", tmp_path / "told"], {}, 60)], math.inf)
+    piece, record = next(running)
+    pid = int(pathlib.Path(record["log"]).read_text())
+    assert piece.name == "short" and pathlib.Path(f"/proc/{pid}").exists()
+    running.close()
+    assert not pathlib.Path(f"/proc/{pid}").exists()
+
+
+def test_hours_are_those_in_which_a_piece_ran(programme):
+    at = lambda begin, seconds: {"at": begin, "seconds": seconds}
+    assert programme.hours_of({1: at(0, 3600), 2: at(0, 1800), 3: at(1800, 3600),
+                               4: at(9000, 1800)}) == 2
 
 
 def test_no_piece_begins_after_the_time_that_was_given(tmp_path):
