@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quern evaluate`: figures against those of single runs and of `quern compare`; interruptions; what
 is refused. Most of it on the echo worker, which answers with what it is sent."""
-import json, pathlib, random, re, sys
+import json, os, pathlib, random, re, signal, subprocess, sys
 
 import pytest
 
@@ -181,6 +181,33 @@ def test_killed_at_any_moment_it_ends_with_the_same_report(tmp_path):
         life.judge(results_of(tmp_path / f"broken/{name}.jsonl"), lines)
 
 
+def test_a_model_whose_figures_were_lost_with_its_command_is_run_again(tmp_path):
+    """A run that was killed when its results were in place had told nobody its figures."""
+    lines = lines_of(20)
+    path = write(tmp_path / "in.jsonl", lines)
+    wanted = evaluate(path, "--model", "a=echo")
+    (tmp_path / "in.jsonl.evaluation/a.run.json").unlink()
+    [model] = evaluate(path, "--model", "a=echo")["models"]
+    assert (model["answered"], model["prompt_tokens"]) == (20, wanted["models"][0]["prompt_tokens"])
+    assert model["req_s"] > 0 and model["summary"]["requests"] == 20
+
+
+def test_a_server_that_does_not_answer_is_told_and_ctrl_c_ends_the_evaluation(tmp_path):
+    path = write(tmp_path / "in.jsonl", lines_of(5))
+    with support.serving(tmp_path / "far", "--model", "big=echo") as far:
+        command = [
+            support.BINARY, "evaluate", path, "--model", "a=echo", "--upstream",
+            f"big={far.url}/none"]
+        # A terminal sends Ctrl-C to the evaluation and to its run.
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True,
+                                   start_new_session=True)
+        said = process.stderr.readline()
+        assert said.startswith("quern evaluate: big: upstream=big") and "status 404" in said
+        os.killpg(process.pid, signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(60) == 130 and "the same command goes on from here" in rest, rest
+
+
 def test_judgements_of_the_curation_page_are_a_reference(tmp_path):
     lines, _ = answers_in(random.Random(SEED), 12)
     path = write(tmp_path / "in.jsonl", lines)
@@ -236,5 +263,6 @@ def test_a_line_that_cannot_run_is_named_in_the_file_that_the_error_names(tmp_pa
     del lines[1]["url"]
     done = support.quern("evaluate", write(tmp_path / "in.jsonl", lines), "--model", "a=echo")
     assert done.returncode == 3, done.stderr
+    assert "nothing was run: line 2: " in done.stderr
     [name] = re.findall(r"all it said is in (\S+)", done.stderr)
     assert "line 2" in pathlib.Path(name).read_text()

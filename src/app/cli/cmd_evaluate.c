@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "base/os.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/evaluate_show.h"
@@ -228,6 +229,11 @@ static void show_phase(void *context, const char *what) {
     terminal_draw(context, what);
 }
 
+static void show_warning(void *context, const char *name, const char *warning) {
+    terminal_end(context);
+    fprintf(stderr, "quern evaluate: %s: %s\n", name, printable(warning).text);
+}
+
 typedef void (*write_fn)(struct buf *out, const struct evaluation *evaluation);
 
 static enum err keep(const struct evaluation *evaluation, const char *name, write_fn write,
@@ -296,6 +302,7 @@ static enum err run(struct command_call *call, struct error *error) {
     evaluation->stop = call->stop;
     evaluation->context = &terminal;
     evaluation->say = show_phase;
+    evaluation->warned = show_warning;
     int judged_fd = -1;
     char judged_path[32];
     err = open_studio(chosen, call->stop, &judged_fd, judged_path, error);

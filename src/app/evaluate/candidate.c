@@ -62,8 +62,10 @@ enum err candidate_keep(const struct candidate *candidate, const char *of, struc
         if (!str_equals(buf_str(&options), (struct str){before, bytes}))
             err = err_set(error, ERR_INVALID,
                           "%s: the folder has a run of this model with other options; choose "
-                          "another folder (-o)",
-                          candidate->name);
+                          "another folder (-o), or remove this run's files, %.*s.*",
+                          candidate->name,
+                          (int)(strlen(candidate->options_path) - strlen(".options")),
+                          candidate->options_path);
         free(before);
     }
     buf_release(&options);
@@ -97,6 +99,11 @@ static enum err run_alone(const struct run_process *process, struct error *error
     return err;
 }
 
+static void hear_warning(const void *context, const char *warning) {
+    const struct candidate *candidate = context;
+    if (candidate->warned) candidate->warned(candidate->context, candidate->name, warning);
+}
+
 enum err candidate_run(const struct candidate *candidate, const char *requests,
                        const volatile bool *stop, struct error *error) {
     const char *arguments[ARGUMENTS_MAX] = {
@@ -108,13 +115,22 @@ enum err candidate_run(const struct candidate *candidate, const char *requests,
     enum err err = candidate_keep(candidate, has_own ? "requests of its own" : NULL, error);
     if (err != OK || access(candidate->summary_path, R_OK) == 0) return err;
     while (arguments[count]) count++;
-    for (size_t i = 0; candidate->arguments[i] && count + 1 < ARGUMENTS_MAX; i++)
+    for (size_t i = 0; candidate->arguments[i] && count + 2 < ARGUMENTS_MAX; i++)
         arguments[count++] = candidate->arguments[i];
     snprintf(said, sizeof said, "%s.part", candidate->summary_path);
     snprintf(errors, sizeof errors, "%s.log", candidate->summary_path);
-    const struct run_process process = {
-        .arguments = arguments, .said = said, .errors = errors, .stop = stop};
+    const struct run_process process = {.arguments = arguments,
+                                        .said = said,
+                                        .errors = errors,
+                                        .stop = stop,
+                                        .warned = hear_warning,
+                                        .context = candidate};
     err = run_alone(&process, error);
+    if (err == OK && !is_summary(said)) {
+        /* A run that had ended was killed before it told its figures. */
+        arguments[count] = "--overwrite";
+        err = run_process(&process, error);
+    }
     if (err == OK) err = os_rename(said, candidate->summary_path, error);
     if (err == OK) (void)unlink(errors);
     if (err == OK || err == ERR_CANCELLED) return err;

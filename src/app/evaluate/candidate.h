@@ -23,6 +23,9 @@ struct candidate {
     char name[CANDIDATE_NAME_BYTES];
     const char *const *arguments; /* options of its run, ending in NULL; borrowed; NULL: no run */
     bool is_remote;               /* a model of another server */
+    /* Hears the warnings of its run; NULL: nobody does. */
+    void (*warned)(void *context, const char *name, const char *warning);
+    void *context;
     char results[PATH_MAX], summary_path[PATH_MAX], options_path[PATH_MAX];
     char own_requests[PATH_MAX]; /* its requests if it does not run all */
     char lines_path[PATH_MAX];   /* what became of each line in a cascade, or among the best */

@@ -220,6 +220,8 @@ static enum err run_model(struct evaluation *evaluation, size_t place, const cha
     snprintf(what, sizeof what, "running %s (%zu of %zu) ...", candidate->name, place + 1,
              evaluation->count - (evaluation->cascade.count > 0));
     say(evaluation, what);
+    candidate->warned = evaluation->warned;
+    candidate->context = evaluation->context;
     const struct top_k_options best = {.requests = requests,
                                        .folder = evaluation->folder,
                                        .by = evaluation->by,

@@ -36,6 +36,8 @@ struct evaluation {
     const volatile bool *stop;
     void *context;
     void (*say)(void *context, const char *what); /* what is running now; NULL allowed */
+    /* A warning of a model's run, such as a server that does not answer; NULL allowed. */
+    void (*warned)(void *context, const char *name, const char *warning);
     struct candidate candidates[EVALUATION_MODELS_MAX];
     size_t count;
     uint64_t top_k; /* requests to find, the best by the field `by`; 0: all are run */

@@ -210,6 +210,8 @@ static enum err run_round(struct search *search, size_t taken, struct error *err
     snprintf(round->name, sizeof round->name, "%.90s.round-%zu", search->candidate->name,
              number + 1);
     round->arguments = search->candidate->arguments;
+    round->warned = search->candidate->warned;
+    round->context = search->candidate->context;
     candidate_place(round, search->options->folder);
     search->round_requests[number] = taken;
     enum err err = place_round(search, round, error);

@@ -17,6 +17,9 @@ struct run_process {
     const char *const *arguments; /* "quern", "run", …, ending in NULL */
     const char *said, *errors;    /* files for what it prints; they are replaced */
     const volatile bool *stop;
+    /* Hears each warning of its log, once as long as it says the same; NULL: nobody does. */
+    void (*warned)(const void *context, const char *warning);
+    const void *context;
 };
 
 /* Runs it to its end; some of its requests may have failed. ERR_INVALID with the run's own sentence
