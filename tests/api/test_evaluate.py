@@ -249,6 +249,14 @@ def test_what_it_cannot_do_it_says(tmp_path, arguments, words):
     assert done.returncode in (2, 3) and words in done.stderr, done.stderr
 
 
+def test_a_pipe_is_refused_and_not_taken_for_an_empty_file(tmp_path):
+    path = write(tmp_path / "in.jsonl", lines_of(3))
+    for arguments in (["/dev/stdin", "-o", tmp_path / "out"], [path, "--compare-to", "/dev/stdin"]):
+        done = support.quern("evaluate", *arguments, "--model", "a=echo",
+                             input=path.read_text())
+        assert done.returncode == 3 and "is not a file that can be read twice" in done.stderr
+
+
 def test_a_model_that_cannot_run_is_named_and_the_others_are_kept(tmp_path):
     path = write(tmp_path / "in.jsonl", lines_of(3))
     (tmp_path / "bad.gguf").write_bytes(b"GGUF no model")

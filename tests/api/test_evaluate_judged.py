@@ -180,8 +180,8 @@ def test_an_outer_field_that_was_corrected_takes_the_place_of_its_inner_ones(tmp
 
 
 @pytest.mark.parametrize("text, words", [
-    ('{"custom_id": "a", "judgement": {"x": 1}}\n{"judgement": {"x": 1}}\n', "line 2"),
-    ('{"custom_id": "a", "judgement": {"x": 1}}\nnot json\n', "line 2"),
+    ('{"custom_id": "a", "judgement": {"x": 1}}\n{"judgement": {"x": 1}}\n', "judged.jsonl, line 2"),
+    ('{"custom_id": "a", "judgement": {"x": 1}}\nnot json\n', "judged.jsonl, line 2"),
     ('{"custom_id": "a", "judgement": null}\n', "no line has a judgement"),
     ('{"custom_id": "a", "verdict": "maybe"}\n', "none of accepted, corrected and skipped")])
 def test_what_is_no_judgement_is_named_with_its_line(tmp_path, text, words):

@@ -97,6 +97,13 @@ static enum err add_answer(struct judging *judging, struct str text, struct buf 
     return err;
 }
 
+/* The judgements of a project of Label Studio are in no file that has a name. */
+static enum err at_line(const char *path, uint64_t number, struct error *error) {
+    bool has_name = strncmp(path, "/proc/", 6) != 0;
+    return err_prefix(error, "%s%sline %" PRIu64, has_name ? path : "", has_name ? ", " : "",
+                      number);
+}
+
 static enum err read_answers(struct judging *judging, struct error *error) {
     struct jsonl_file file;
     struct str line;
@@ -106,7 +113,7 @@ static enum err read_answers(struct judging *judging, struct error *error) {
     enum err err = jsonl_file_open(&file, judging->judged->answers, error);
     while (err == OK && jsonl_file_next(&file, &line)) {
         err = add_answer(judging, line, &id, error);
-        if (err != OK) err = err_prefix(error, "line %" PRIu64, file.number);
+        if (err != OK) err = at_line(judging->judged->answers, file.number, error);
     }
     buf_release(&id);
     return jsonl_file_end(&file, judging->judged->answers, err, error);
@@ -221,7 +228,7 @@ static enum err read_judgements(struct judging *judging, const char *from, struc
         json_t *row = NULL;
         err = read_row(judging, line, &row, error);
         if (err == OK) err = add_opinion(judging, row, error);
-        if (err != OK) err = err_prefix(error, "line %" PRIu64, file.number);
+        if (err != OK) err = at_line(from, file.number, error);
         json_decref(row);
     }
     return jsonl_file_end(&file, from, err, error);
