@@ -2,14 +2,15 @@
 #pragma once
 
 /* The calls of CUDA's runtime that the plugin's host code makes, over memory of the host, so that
- * the host code runs without a GPU. A stream runs each call at once, or records it while it is
- * captured; it then takes kernels alone. Memory of the "GPU" is poisoned when it is taken, and a
- * copy checks its direction. A kernel's access outside of it is told as a GPU tells it: not by the
- * kernel's call but by each wait from then on; other GPUs are never ready then, as those whose
- * kernels wait for the lost one, until the host has given up (gpu/cuda/reduce.h), and a blocking
- * wait for one of them ends the process. QUERN_HOST_CARDS GPUs, by default one, that reach each
- * other's memory unless QUERN_HOST_MACHINE is "apart", or "unmapped": then the driver says that
- * they can and refuses. A kernel that reads it all the same is told as one that stores outside.
+ * the host code runs without a GPU. A stream queues what it is asked for, which happens later in a
+ * drawn order (host_streams.h), or records it while it is captured; it then takes kernels alone.
+ * Memory of the "GPU" is poisoned when it is taken, and a copy checks its direction. A kernel's
+ * access outside of it is told as a GPU tells it: not by the kernel's call but by each wait from
+ * then on; other GPUs are never ready then, as those whose kernels wait for the lost one, until the
+ * host has given up (gpu/cuda/reduce.h), and a blocking wait for one of them ends the process.
+ * QUERN_HOST_CARDS GPUs, by default one, that reach each other's memory unless QUERN_HOST_MACHINE
+ * is "apart", or "unmapped": then the driver says that they can and refuses. A kernel that reads it
+ * all the same is told as one that stores outside.
  *
  * Thread: one. */
 

@@ -181,10 +181,11 @@ static void set_token(const struct cuda_sample *call, uint32_t row, int32_t toke
     if (call->draws[row].slot >= 0) call->last_token[call->draws[row].slot] = token;
 }
 
+HOST_AGAIN(cuda_sample_stats)
 enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *stream,
                            struct error *error) {
-    (void)stream;
     (void)error;
+    if (host_record(stream, again_cuda_sample_stats, call, sizeof *call, NULL, 0)) return OK;
     const struct cuda_logits *in = &call->logits;
     const bool is_all = call->bare_count == 0;
     assert(is_all || (!in->row_scale && in->softcap == 0));
@@ -215,10 +216,11 @@ enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *s
     return OK;
 }
 
+HOST_AGAIN(cuda_sample_choose)
 enum err cuda_sample_choose(const struct cuda_sample *call, struct CUstream_st *stream,
                             struct error *error) {
-    (void)stream;
     (void)error;
+    if (host_record(stream, again_cuda_sample_choose, call, sizeof *call, NULL, 0)) return OK;
     const struct cuda_logits *in = &call->logits;
     float *edited = malloc(in->vocab * sizeof *edited);
     for (uint32_t n = 0; n < call->drawn_count; n++) {
@@ -268,10 +270,11 @@ static void find_top(const float *logits, uint32_t vocab, struct gpu_answer *ans
     }
 }
 
+HOST_AGAIN(cuda_logprobs)
 enum err cuda_logprobs(const struct cuda_logprobs *call, struct CUstream_st *stream,
                        struct error *error) {
-    (void)stream;
     (void)error;
+    if (host_record(stream, again_cuda_logprobs, call, sizeof *call, NULL, 0)) return OK;
     const struct cuda_logits *in = &call->logits;
     for (uint32_t n = 0; n < call->ask_count; n++) {
         const struct gpu_ask *ask = &call->asks[n];

@@ -1,29 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Graphs of CUDA's runtime: a captured stream records the calls of kernels with copies of their
- * arguments, and a launch of the graph makes them in their order. launches.h for these calls: a
+ * arguments, and a launch of the graph queues them in their order. launches.h for these calls: a
  * replay must make those of the recording, but with other arguments. */
 
 #include "cuda_runtime_api.h"
 #include "host_kernels.h"
+#include "host_streams.h"
 
 #include "gpu/cuda/launches.h"
-#include "gpu/table.h"
+#include "gpu/cuda/reduce.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENT_BYTES 512
-
-struct recorded {
-    host_again *again;
-    bool has_more;
-    _Alignas(16) char call[ARGUMENT_BYTES];
-    _Alignas(16) char more[ARGUMENT_BYTES];
-};
 struct CUgraph_st {
-    struct recorded *calls;
+    struct host_call *calls;
     size_t count;
 };
 struct CUgraphExec_st {
@@ -55,47 +48,52 @@ bool host_refuses_changes(void) {
 
 /* ---- calls ---- */
 
-static struct recorded recorded_of(host_again *again, const void *call, size_t call_bytes,
-                                   const void *more, size_t more_bytes) {
-    struct recorded made = {.again = again, .has_more = more != NULL};
-    assert(call_bytes <= ARGUMENT_BYTES && more_bytes <= ARGUMENT_BYTES);
-    memcpy(made.call, call, call_bytes);
-    if (more) memcpy(made.more, more, more_bytes);
-    return made;
-}
-
 static void *grow(void *array, size_t count, size_t bytes) {
     void *grown = realloc(array, count * bytes);
     if (!grown) abort();
     return grown;
 }
 
+static void add_call(const struct host_call *call) {
+    recording.calls = grow(recording.calls, recording.count + 1, sizeof *recording.calls);
+    recording.calls[recording.count++] = *call;
+}
+
 bool host_record_product(const struct CUstream_st *stream, host_again *again, const void *call,
                          size_t call_bytes) {
+    if (!stream) return false;
     assert(!replayed);
+    const struct host_call made = host_call_of(again, call, call_bytes, NULL, 0);
     host_launches_on(stream);
-    if (!host_is_captured(stream)) return false;
-    recording.calls = grow(recording.calls, recording.count + 1, sizeof *recording.calls);
-    recording.calls[recording.count++] = recorded_of(again, call, call_bytes, NULL, 0);
+    if (host_is_captured(stream))
+        add_call(&made);
+    else
+        host_queue((struct CUstream_st *)(uintptr_t)stream, &made, 1);
     return true;
 }
 
 bool host_record(const struct CUstream_st *stream, host_again *again, const void *call,
                  size_t call_bytes, const void *more, size_t more_bytes) {
+    if (!stream) return false;
+    const struct host_call made = host_call_of(again, call, call_bytes, more, more_bytes);
     if (replayed) {
-        assert(stream && next < list->count);
-        struct recorded *at = &replayed->graph.calls[list->nodes[next++].call];
+        assert(next < list->count);
+        struct host_call *at = &replayed->graph.calls[list->nodes[next++].call];
         assert(at->again == again);
-        *at = recorded_of(again, call, call_bytes, more, more_bytes);
+        *at = made;
         return true;
     }
     host_launches_on(stream);
-    if (!host_is_captured(stream)) return false;
+    if (!host_is_captured(stream)) {
+        const struct cuda_meeting *meeting = host_meeting_of(again, call);
+        if (meeting) host_meets_on(stream, meeting->ranks);
+        host_queue((struct CUstream_st *)(uintptr_t)stream, &made, 1);
+        return true;
+    }
     assert(list);
     list->nodes = grow(list->nodes, list->count + 1, sizeof *list->nodes);
     list->nodes[list->count++].call = recording.count;
-    recording.calls = grow(recording.calls, recording.count + 1, sizeof *recording.calls);
-    recording.calls[recording.count++] = recorded_of(again, call, call_bytes, more, more_bytes);
+    add_call(&made);
     return true;
 }
 
@@ -168,37 +166,11 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
     return exec && stream && !captured ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-/* Graphs that were started and wait for those of other ranks. */
-static struct CUgraphExec_st *started[GPU_RANKS_MAX];
-static int started_on[GPU_RANKS_MAX]; /* GPUs */
-static uint32_t started_count;
-
-static uint32_t ranks_of(const struct CUgraph_st *graph) {
-    uint32_t ranks = 1;
-    for (size_t i = 0; i < graph->count && ranks == 1; i++)
-        ranks = host_ranks_of(graph->calls[i].again, graph->calls[i].call);
-    return ranks;
-}
-
-/* Call by call, as the ranks' kernels wait for each other. */
+/* A start keeps the arguments of now. */
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-    struct error error = {0};
     if (!exec || !stream || captured || replayed) return cudaErrorInvalidValue;
-    const int here = host_card();
-    started_on[started_count] = here;
-    started[started_count++] = exec;
-    if (started_count < ranks_of(&exec->graph)) return cudaSuccess;
-    const uint32_t count = started_count;
-    started_count = 0;
-    for (size_t i = 0; i < exec->graph.count; i++)
-        for (uint32_t k = 0; k < count; k++) {
-            assert(started[k]->graph.count == exec->graph.count);
-            const struct recorded *at = &started[k]->graph.calls[i];
-            (void)cudaSetDevice(started_on[k]);
-            if (at->again(at->call, at->has_more ? at->more : NULL, &error) != OK)
-                return cudaErrorInvalidValue;
-        }
-    return cudaSetDevice(here);
+    host_queue(stream, exec->graph.calls, exec->graph.count);
+    return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

@@ -72,6 +72,8 @@ void host_waits_while(const uint32_t *given_up);
 /* Ends the process if a kernel on that stream waits for a rank whose kernel the host has not
  * enqueued: the first launch of a kernel loads code, and the driver may wait for the GPU then. */
 void host_launches_on(const struct CUstream_st *stream);
+/* Says that a kernel was enqueued on that stream that waits for other ranks. */
+void host_meets_on(const struct CUstream_st *stream, uint32_t ranks);
 /* Nothing waits on that stream any more. */
 void host_forget_waits(const struct CUstream_st *stream);
 
@@ -95,15 +97,16 @@ bool host_has_code(void);
 /* Runs a recorded call: copies of its arguments. */
 typedef enum err host_again(const void *call, const void *more, struct error *error);
 bool host_is_captured(const struct CUstream_st *stream);
-/* True when the stream is captured, which then has recorded the call, or a graph is replayed, which
- * then has it instead of its own; `more` may be NULL. */
+/* True: the stream has queued the call (host_streams.h) or recorded it, or a graph that is replayed
+ * has it instead of its own. False without a stream: the call is to run. `more` may be NULL. */
 bool host_record(const struct CUstream_st *stream, host_again *again, const void *call,
                  size_t call_bytes, const void *more, size_t more_bytes);
 /* The same of a library's kernel, which no replay has. */
 bool host_record_product(const struct CUstream_st *stream, host_again *again, const void *call,
                          size_t call_bytes);
-/* Ranks whose graphs must be started together with one that has this call; 1 for other calls. */
-uint32_t host_ranks_of(host_again *again, const void *call);
+/* What a recorded call meets other ranks by; NULL: it waits for none. */
+struct cuda_meeting;
+const struct cuda_meeting *host_meeting_of(host_again *again, const void *call);
 /* Whether a graph is replayed whose driver does not change it. */
 bool host_refuses_changes(void);
 

@@ -6,11 +6,24 @@
 #include <assert.h>
 #include <string.h>
 
+struct page_copy {
+    struct cuda_pages pages;
+    uint32_t from, to;
+};
+
+static enum err again_copy_page(const void *call, const void *more, struct error *error) {
+    const struct page_copy *copy = call;
+    (void)more;
+    return cuda_copy_page(&copy->pages, copy->from, copy->to, NULL, error);
+}
+
 /* A step's copies come before its operations, so no graph has them. */
 enum err cuda_copy_page(const struct cuda_pages *pages, uint32_t from, uint32_t to,
                         struct CUstream_st *stream, struct error *error) {
+    const struct page_copy copy = {*pages, from, to};
     (void)error;
     assert(!host_is_captured(stream) && from != to);
+    if (host_record(stream, again_copy_page, &copy, sizeof copy, NULL, 0)) return OK;
     char *const bases[] = {pages->k, pages->v, pages->scales};
     const size_t bytes[] = {pages->bytes, pages->bytes, pages->scale_bytes};
     for (size_t place = 0; place < pages->places; place++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The kernels of gpu/cuda/reduce.h in plain C. A rank's call runs at once, so the parts of the others
- * must be there: the host code makes the calls of all ranks operation by operation. */
+/* The kernels of gpu/cuda/reduce.h in plain C. A rank's call runs when the others have come to theirs
+ * (host_streams.h), so their parts are there. */
 
 #include "gpu/cuda/reduce.h"
 
@@ -44,15 +44,16 @@ void host_launches_on(const struct CUstream_st *stream) {
     }
 }
 
-/* Meets the other ranks; no stream: the call is of a graph, whose code is there. False: the GPU
- * cannot read what they have, which it has told. */
-static bool meet(const struct cuda_meeting *meeting, const struct CUstream_st *stream) {
-    if (stream) waiting[waiting_count++] = stream;
-    if (waiting_count == meeting->ranks) waiting_count = 0;
+void host_meets_on(const struct CUstream_st *stream, uint32_t ranks) {
+    waiting[waiting_count++] = stream;
+    if (waiting_count == ranks) waiting_count = 0;
+}
+
+/* Meets the other ranks. False: the GPU cannot read what they have, which it has told. */
+static bool meet(const struct cuda_meeting *meeting) {
     for (uint32_t i = 0; i < meeting->ranks; i++)
         if (!host_can_read(meeting->parts[i]) || !host_can_read(meeting->words[i])) return false;
     say(meeting);
-    host_waits_while(meeting->given_up);
     return true;
 }
 
@@ -83,7 +84,7 @@ enum err cuda_reduce(const struct cuda_reduce *call, struct CUstream_st *stream,
     (void)error;
     if (host_record(stream, again_cuda_reduce, call, sizeof *call, NULL, 0)) return OK;
     float *h = malloc(norm->width * sizeof *h), *y = malloc(norm->width * sizeof *y);
-    const bool is_met = meet(&call->meeting, stream);
+    const bool is_met = meet(&call->meeting);
     for (size_t row = 0; row < norm->rows && is_met; row++) {
         for (uint32_t i = 0; i < norm->width; i++)
             h[i] = sum_of_parts(&call->meeting, norm->h.bias, row * norm->h.stride, i);
@@ -99,7 +100,7 @@ enum err cuda_total(const struct cuda_total *call, struct CUstream_st *stream,
                     struct error *error) {
     (void)error;
     if (host_record(stream, again_cuda_total, call, sizeof *call, NULL, 0)) return OK;
-    const bool is_met = meet(&call->meeting, stream);
+    const bool is_met = meet(&call->meeting);
     for (size_t row = 0; row < call->rows && is_met; row++)
         for (uint32_t i = 0; i < call->width; i++)
             call->to[row * call->stride + i] =
@@ -107,8 +108,8 @@ enum err cuda_total(const struct cuda_total *call, struct CUstream_st *stream,
     return OK;
 }
 
-uint32_t host_ranks_of(host_again *again, const void *call) {
-    return again == again_cuda_reduce  ? ((const struct cuda_reduce *)call)->meeting.ranks
-           : again == again_cuda_total ? ((const struct cuda_total *)call)->meeting.ranks
-                                       : 1;
+const struct cuda_meeting *host_meeting_of(host_again *again, const void *call) {
+    return again == again_cuda_reduce  ? &((const struct cuda_reduce *)call)->meeting
+           : again == again_cuda_total ? &((const struct cuda_total *)call)->meeting
+                                       : NULL;
 }

@@ -2,6 +2,7 @@
 #include "cuda_runtime_api.h"
 #include "host_faults.h"
 #include "host_kernels.h"
+#include "host_streams.h"
 
 #include <assert.h>
 #include <stdbool.h>
@@ -24,16 +25,16 @@ static struct piece {
     size_t bytes;
     int card;
 } pieces[PIECES_MAX];
-static int here;   /* the GPU that calls are for */
-static int things; /* streams and events need an address each */
+static int here; /* the GPU that calls are for */
+/* Memory of the host that the GPU reaches. */
+static struct pinned {
+    char *at;
+    size_t bytes;
+} * pinned; /* (pinned_count) */
+static size_t pinned_count;
 /* The errors that kernels left for the calls that wait for them. They stay, as a GPU's do. */
 static cudaError_t faults[HOST_CARDS_MAX];
 static const uint32_t *given_up; /* host_waits_while */
-
-/* A captured stream takes kernels alone. */
-static bool is_open(cudaStream_t stream) {
-    return stream && !host_is_captured(stream);
-}
 
 /* The piece that has an address; NULL: memory of the host. */
 static const struct piece *piece_of(const void *at) {
@@ -93,9 +94,13 @@ static cudaError_t end_of_card(void) {
     return is_lost && (!given_up || *given_up == 0) ? cudaErrorNotReady : cudaSuccess;
 }
 
-/* A call that returns when the GPU has come to its end. */
-static cudaError_t wait_for_card(void) {
+cudaError_t host_look(bool is_at_end) {
     const cudaError_t code = end_of_card();
+    return code == cudaSuccess && !is_at_end ? cudaErrorNotReady : code;
+}
+
+cudaError_t host_wait(bool is_at_end) {
+    const cudaError_t code = host_look(is_at_end);
     if (code != cudaErrorNotReady) return code;
     (void)fprintf(stderr, "host: a wait for GPU %d, whose kernels wait for a lost one\n", here);
     abort();
@@ -229,6 +234,7 @@ cudaError_t cudaMalloc(void **ret_at, size_t bytes) {
 }
 cudaError_t cudaFree(void *at) {
     if (!at) return host_is_full("context") ? cudaErrorMemoryAllocation : cudaSuccess;
+    (void)host_run_all();
     for (int i = 0; i < PIECES_MAX; i++)
         if (pieces[i].at == at) {
             (void)munmap(at, pieces[i].bytes);
@@ -239,26 +245,45 @@ cudaError_t cudaFree(void *at) {
 }
 cudaError_t cudaHostAlloc(void **ret_at, size_t bytes, unsigned flags) {
     (void)flags;
+    struct pinned *more = realloc(pinned, (pinned_count + 1) * sizeof *pinned);
+    if (!more) return cudaErrorMemoryAllocation;
+    pinned = more;
     *ret_at = malloc(bytes);
-    return *ret_at ? cudaSuccess : cudaErrorMemoryAllocation;
+    if (!*ret_at) return cudaErrorMemoryAllocation;
+    pinned[pinned_count++] = (struct pinned){*ret_at, bytes};
+    return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void *at) {
+    (void)host_run_all();
     if (at == given_up) given_up = NULL;
+    for (size_t i = 0; i < pinned_count; i++)
+        if (pinned[i].at == at) pinned[i] = pinned[--pinned_count];
+    if (pinned_count == 0) {
+        free(pinned);
+        pinned = NULL;
+    }
     free(at);
     return cudaSuccess;
 }
+bool host_can_copy(const void *to, const void *from, enum cudaMemcpyKind kind) {
+    const bool to_card = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    const bool from_card = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    return kind == cudaMemcpyDefault ||
+           (is_of_card(to) == to_card && is_of_card(from) == from_card);
+}
+bool host_is_reached(const void *at) {
+    for (size_t i = 0; i < pinned_count; i++)
+        if ((const char *)at >= pinned[i].at && (const char *)at < pinned[i].at + pinned[i].bytes)
+            return true;
+    return is_of_card(at);
+}
+/* Behind the plain calls before it alone, as streams that were made non-blocking have it. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
-    bool to_card = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-    bool from_card = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (bytes == 0) return cudaSuccess;
-    if (kind != cudaMemcpyDefault && (is_of_card(to) != to_card || is_of_card(from) != from_card))
-        return cudaErrorInvalidValue;
+    if (!host_can_copy(to, from, kind)) return cudaErrorInvalidValue;
+    (void)host_run_plain();
     memmove(to, from, bytes);
     return cudaSuccess;
-}
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                            cudaStream_t stream) {
-    return is_open(stream) ? cudaMemcpy(to, from, bytes, kind) : cudaErrorInvalidValue;
 }
 cudaError_t cudaMemcpy2D(void *to, size_t to_stride, const void *from, size_t from_stride,
                          size_t width, size_t height, enum cudaMemcpyKind kind) {
@@ -268,70 +293,11 @@ cudaError_t cudaMemcpy2D(void *to, size_t to_stride, const void *from, size_t fr
                           kind);
     return code;
 }
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride,
-                              size_t width, size_t height, enum cudaMemcpyKind kind,
-                              cudaStream_t stream) {
-    return is_open(stream) ? cudaMemcpy2D(to, to_stride, from, from_stride, width, height, kind)
-                           : cudaErrorInvalidValue;
-}
 cudaError_t cudaMemset(void *at, int value, size_t bytes) {
     if (bytes > 0 && !is_of_card(at)) return cudaErrorInvalidValue;
-    memset(at, value, bytes);
+    host_queue_set(at, value, bytes);
     return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream) {
-    return is_open(stream) ? cudaMemset(at, value, bytes) : cudaErrorInvalidValue;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret_stream, unsigned flags) {
-    (void)flags;
-    if (host_is_full("stream")) return cudaErrorMemoryAllocation;
-    *ret_stream = malloc(1);
-    things++;
-    return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    host_forget_waits(stream);
-    free(stream);
-    things--;
-    return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return is_open(stream) ? wait_for_card() : cudaErrorInvalidValue;
-}
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    return is_open(stream) ? end_of_card() : cudaErrorInvalidValue;
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
-    (void)flags;
-    return is_open(stream) && event ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaDeviceSynchronize(void) {
-    return wait_for_card();
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret_event, unsigned flags) {
-    (void)flags;
-    *ret_event = malloc(1);
-    things++;
-    return cudaSuccess;
-}
-cudaError_t cudaEventCreate(cudaEvent_t *ret_event) {
-    return cudaEventCreateWithFlags(ret_event, 0);
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    free(event);
-    things--;
-    return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    return is_open(stream) && event ? cudaSuccess : cudaErrorInvalidValue;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return event ? wait_for_card() : cudaErrorInvalidValue;
-}
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-    return event ? end_of_card() : cudaErrorInvalidValue;
-}
-cudaError_t cudaEventElapsedTime(float *ret_ms, cudaEvent_t from, cudaEvent_t to) {
-    *ret_ms = 0.001f;
-    return from && to ? cudaSuccess : cudaErrorInvalidValue;
+    return host_wait(host_run_card());
 }
