@@ -376,13 +376,43 @@ def test_what_no_base_needs_is_removed(storage, machine):
     one.json("DELETE", f"/v1/batches/{batch}")
     support.until(lambda: one.call("GET", f"/v1/batches/{batch}")[0] == 404)
     one.stop()
+    before = names(storage)
+    one.start()
+    support.until(lambda: len(names(storage)) < len(before) and sum(
+        "/data/" in key for key in names(storage)) <= 2)
+
+
+def names(storage):
     storage.check_signatures(1000)
-    before = len(storage.keys())
+    found = set(storage.keys())
+    storage.check_signatures(0)
+    return found
+
+
+def test_what_a_kill_left_is_removed_and_nothing_of_others(storage, machine):
+    """The first server began to lead with entry 1, and a kill left the rest of its objects."""
+    left = {f"{PREFIX}/log/{2:016}", f"{PREFIX}/data/{1:012}/{0:08}.{1:06}",
+            f"{PREFIX}/data/{1:012}/{7:08}.{1:06}", f"{PREFIX}/data/{1:012}/{7:08}.{2:06}"}
+    others = {f"{PREFIX}/data/readme.txt", f"{PREFIX}/log/notes", f"{PREFIX}/log/1",
+              f"{PREFIX}/data/{1:012}/{7:08}.1", f"{PREFIX}-b/log/{2:016}", "data/x",
+              # of a server that leads later, as one would see that was followed
+              f"{PREFIX}/data/{999:012}/{0:08}.{1:06}"}
+    one = machine("one").start()
+    entry = f"{PREFIX}/log/{2:016}"
+    support.until(lambda: entry in names(storage))
+    storage.check_signatures(1000)
+    second = storage.get(entry)
+    storage.check_signatures(0)
+    one.kill()
+    one.start()
+    support.until(lambda: entry not in names(storage))
+    one.kill()
+    storage.check_signatures(1000)
+    for key in left | others:
+        storage.put(key, second)
     storage.check_signatures(0)
     one.start()
-    one.stop()
-    storage.check_signatures(1000)
-    after = storage.keys()
-    storage.check_signatures(0)
-    assert len(after) < before
-    assert sum("/data/" in key for key in after) <= 2, after
+    support.until(lambda: not left & names(storage))
+    assert others | {f"{PREFIX}/log/{1:016}"} <= names(storage)
+    one.kill()
+    assert storage.wrong == 0

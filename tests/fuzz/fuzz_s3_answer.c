@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "s3/listing.h"
 #include "s3/place.h"
 #include "s3/upload_state.h"
 #include "s3/xml.h"
@@ -45,6 +46,27 @@ static void read_state(struct str lines) {
             abort();
 }
 
+static void take_name(void *context, const char *rest) {
+    size_t *count = context;
+    if (strlen(rest) >= S3_KEY_BYTES) abort();
+    ++*count;
+}
+
+/* A page has at most a name per element, and a list that goes on says where. */
+static void read_listing(struct str xml) {
+    static const char *const prefixes[] = {"", "a/"};
+    size_t counts[2] = {0, 0};
+    for (size_t i = 0; i < 2; i++) {
+        char token[S3_TOKEN_BYTES] = "untouched";
+        struct error error;
+        if (s3_listing_read(xml, prefixes[i], take_name, &counts[i], token, &error) != OK &&
+            (counts[i] || strcmp(token, "untouched") != 0))
+            abort();
+        if (strlen(token) >= sizeof token) abort();
+    }
+    if (counts[1] > counts[0] || counts[0] > xml.bytes / strlen("<Contents/>")) abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct str xml = {(const char *)data, size}, part;
     char name[256] = "s3://";
@@ -57,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (at <= last || !lies_in(part, xml)) abort();
         check_text(part, "ETag");
     }
+    read_listing(xml);
     read_state(xml);
     size_t bytes = size < sizeof name - 6 ? size : sizeof name - 6;
     if (bytes > 0) memcpy(name + 5, data, bytes);

@@ -13,7 +13,9 @@
 #include <time.h>
 
 #define NS_PER_MS INT64_C(1000000)
-#define AGAIN_MS 1000  /* a service manager starts again what has ended */
+#define AGAIN_MS 1000   /* a service manager starts again what has ended */
+#define QUIET_MS 150000 /* a write is late by a minute, a server is held for one, a standby waits */
+#define SWEEP_MS 60000
 #define LONG_MS 400000 /* after the last event clients must be served again within that time */
 
 /* What is left to do. */
@@ -66,6 +68,9 @@ static void happen(const struct event *event) {
         return;
     case EVENT_BASE: server_want_base(server); return;
     case EVENT_END: servers[server].stop = true; return;
+    case EVENT_LOOK:
+        if (ledger_told_ns() > 0) sim_check_copy();
+        return;
     case EVENT_NONE:
     case EVENT_KINDS: return;
     }
@@ -160,5 +165,15 @@ void events_run(void) {
     }
     run_until(began_ns + (last_ms + 2000) * NS_PER_MS);
     serve_again();
+}
+
+void events_quiet(void) {
+    sim->is_quiet = true;
+    run_until(sim->now_ns + QUIET_MS * NS_PER_MS);
+    for (uint32_t i = 0; i < sim->plan.servers; i++) server_want_base(i);
+    run_until(sim->now_ns + SWEEP_MS * NS_PER_MS);
+}
+
+void events_end(void) {
     for (uint32_t i = 0; i < sim->plan.servers; i++) threads_end(i + 1);
 }

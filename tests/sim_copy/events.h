@@ -10,6 +10,10 @@
 
 /* Starts the servers, lets all events happen, and waits until clients are served again. */
 void events_run(void);
+/* Clients ask for nothing any more, until all that was under way is over, and a base has swept. */
+void events_quiet(void);
+/* All processes are gone. */
+void events_end(void);
 /* The server's write of an entry is at that place: an event that waits for it happens now. */
 void events_at(uint32_t server, enum event_place place);
 /* The caller, a server's process, ends; it is started again. */

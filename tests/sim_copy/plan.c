@@ -17,9 +17,10 @@ static int64_t draw_pause_ms(struct rng *rng) {
 }
 
 static void draw_event(struct event *event, struct rng *rng, uint32_t servers) {
-    static const enum event_kind kinds[] = {
-        EVENT_KILL, EVENT_KILL, EVENT_KILL, EVENT_STOP, EVENT_STOP, EVENT_STOP, EVENT_SLEEP,
-        EVENT_JUMP, EVENT_CUT,  EVENT_CUT,  EVENT_AWAY, EVENT_BASE, EVENT_BASE, EVENT_END};
+    static const enum event_kind kinds[] = {EVENT_KILL, EVENT_KILL, EVENT_KILL,  EVENT_STOP,
+                                            EVENT_STOP, EVENT_STOP, EVENT_SLEEP, EVENT_JUMP,
+                                            EVENT_CUT,  EVENT_CUT,  EVENT_AWAY,  EVENT_BASE,
+                                            EVENT_BASE, EVENT_END,  EVENT_LOOK};
     event->kind = kinds[rng_below(rng, sizeof kinds / sizeof *kinds)];
     event->place = (enum event_place)rng_below(rng, EVENT_PLACES);
     event->server = rng_below(rng, 2) ? 0 : (uint32_t)rng_below(rng, servers);
@@ -28,28 +29,68 @@ static void draw_event(struct event *event, struct rng *rng, uint32_t servers) {
     if (event->kind == EVENT_JUMP) event->value = between(rng, -4000000, 4000000);
 }
 
+/* --- corners that are seldom met --- */
+
 /* The leader is silent just long enough, and goes on; its follower stops between its look at the
  * chain and its write, and writes into a gap below the leader's base. */
-static void draw_gap(struct event events[3], struct rng *rng) {
-    int64_t at_ms = between(rng, 3000, 50000), silence_ms = between(rng, 15000, 22000);
-    events[0] = (struct event){EVENT_CUT, AT_ONCE, 0, at_ms, silence_ms};
-    events[1] = (struct event){EVENT_STOP, AT_WRITE, 1, at_ms, between(rng, 5000, 40000)};
-    events[2] = (struct event){EVENT_BASE, AT_ONCE, 0, at_ms + silence_ms + 500, 0};
+static void draw_gap(struct plan *plan, struct rng *rng) {
+    int64_t at_ms = between(rng, 3000, 50000), silence_ms = between(rng, 17000, 22000);
+    plan->servers = 2;
+    plan->trouble = 0; /* a look that is not answered is no silence */
+    if (plan->slow_ms > 40) plan->slow_ms = 40;
+    plan->event_count = 3;
+    plan->events[0] = (struct event){EVENT_CUT, AT_ONCE, 0, at_ms, silence_ms};
+    plan->events[1] = (struct event){EVENT_STOP, AT_WRITE, 1, at_ms, between(rng, 20000, 60000)};
+    plan->events[2] = (struct event){EVENT_BASE, AT_ONCE, 0, at_ms + silence_ms + 500, 0};
+}
+
+/* Bases come while files come and go. Some files are told, but not stored, when one begins, and
+ * gone when it comes to them, if it reads for seconds. Others are on their way until it is over. */
+static void draw_bases(struct plan *plan, struct rng *rng) {
+    plan->has_large = true;
+    plan->clients = PLAN_CLIENTS_MAX;
+    plan->read_ms = rng_below(rng, 2) ? 1000 : 0;
+    plan->slow_ms = rng_below(rng, 2) ? 400 : 4000;
+    plan->event_count = PLAN_EVENTS_MAX;
+    for (uint32_t i = 0; i < PLAN_EVENTS_MAX; i += 2) {
+        int64_t at_ms = 5000 + i * 12000 + between(rng, 0, 10000);
+        plan->events[i] = (struct event){EVENT_BASE, AT_ONCE, 0, at_ms, 0};
+        plan->events[i + 1] =
+            (struct event){EVENT_LOOK, AT_ONCE, 0, at_ms + between(rng, 5000, 20000), 0};
+    }
+}
+
+/* The leader stops in a base or in its sweep, and goes on when another one leads. */
+static void draw_late_sweep(struct plan *plan, struct rng *rng) {
+    int64_t at_ms = between(rng, 5000, 30000), stop_ms = between(rng, 25000, 60000);
+    plan->has_large = true;
+    plan->read_ms = 0;
+    plan->slow_ms = 40;
+    plan->event_count = 3;
+    plan->events[0] = (struct event){EVENT_BASE, AT_ONCE, 0, at_ms, 0};
+    at_ms += between(rng, 100, 4000);
+    plan->events[1] = (struct event){EVENT_STOP, AT_ONCE, 0, at_ms, stop_ms};
+    plan->events[2] = (struct event){EVENT_LOOK, AT_ONCE, 0, at_ms + stop_ms + 6000, 0};
 }
 
 void plan_draw(struct plan *ret_plan, uint64_t seed) {
     static const uint32_t preempts[] = {0, 1, 4, 32}, troubles[] = {0, 4, 20, 100};
-    static const int64_t slows_ms[] = {5, 40, 400, 4000};
+    static const int64_t slows_ms[] = {5, 40, 400, 4000}, reads_ms[] = {0, 0, 100, 1000};
     struct plan plan = {.seed = seed};
     struct rng rng = {rng_at(seed, 'p')};
     plan.servers = 2 + (uint32_t)rng_below(&rng, PLAN_SERVERS_MAX - 1);
     plan.preempt = preempts[rng_below(&rng, 4)];
     plan.trouble = troubles[rng_below(&rng, 4)];
     plan.slow_ms = slows_ms[rng_below(&rng, 4)];
+    plan.read_ms = reads_ms[rng_below(&rng, 4)];
     plan.has_large = rng_below(&rng, 4) == 0;
+    plan.clients = 1 + (uint32_t)rng_below(&rng, 2);
     plan.event_count = 1 + (uint32_t)rng_below(&rng, PLAN_EVENTS_MAX);
     for (uint32_t i = 0; i < plan.event_count; i++) draw_event(&plan.events[i], &rng, plan.servers);
-    if (plan.event_count >= 3 && rng_below(&rng, 8) == 0) draw_gap(plan.events, &rng);
+    uint64_t corner = rng_below(&rng, 8);
+    if (corner == 0) draw_gap(&plan, &rng);
+    if (corner == 1 || corner == 2) draw_bases(&plan, &rng);
+    if (corner == 3) draw_late_sweep(&plan, &rng);
     *ret_plan = plan;
 }
 
@@ -62,7 +103,8 @@ void plan_write_event(const struct event *event, char *ret_text, size_t text_byt
                                         "cut off for ms",
                                         "all are cut off for ms",
                                         "a base is due",
-                                        "ends, as it is asked to"};
+                                        "ends, as it is asked to",
+                                        "the copy is restored aside"};
     static const char *const places[] = {"", ", before a write of the log",
                                          ", with a write of the log on its way",
                                          ", with the answer to a write of the log on its way"};

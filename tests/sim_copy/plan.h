@@ -13,6 +13,7 @@
 
 #define PLAN_EVENTS_MAX 16
 #define PLAN_SERVERS_MAX 3
+#define PLAN_CLIENTS_MAX 4
 
 enum event_kind {
     EVENT_NONE,  /* taken out */
@@ -24,6 +25,7 @@ enum event_kind {
     EVENT_AWAY,  /* nor of any server */
     EVENT_BASE,  /* its log is long enough for a base */
     EVENT_END,   /* an orderly end, and a new start */
+    EVENT_LOOK,  /* the copy is restored aside, and compared */
     EVENT_KINDS
 };
 
@@ -48,7 +50,9 @@ struct plan {
     uint32_t preempt; /* a thread gives way at one of so many places; 0: at none */
     uint32_t trouble; /* one of so many requests goes wrong; 0: none */
     int64_t slow_ms;  /* the longest way of a request, and of its answer */
+    int64_t read_ms;  /* what a base takes to read a page of the database */
     bool has_large;   /* files and segments that are objects of their own */
+    uint32_t clients; /* that change the database at the same time */
     uint32_t event_count;
     struct event events[PLAN_EVENTS_MAX];
 };

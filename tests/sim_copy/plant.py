@@ -10,7 +10,8 @@ import pathlib, sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "rig"))
 from planting import plant
 
-SENDER, PUT, COPY, BASE, STANDBY = ("sender.c", "put.c", "copy.c", "base.c", "standby.c")
+SENDER, PUT, COPY, BASE, SWEEP, STANDBY = FILES = ("sender.c", "put.c", "copy.c", "base.c",
+                                                   "sweep.c", "standby.c")
 # The file, its text, and the text in its place.
 MISTAKES = [
     # 1: an entry counts before the storage has answered
@@ -31,19 +32,31 @@ MISTAKES = [
      "    if (err == OK && sim_planted() != 3)\n"
      "        err = check_refusal(copy, end->number + 1, buf_str(&entry), error);\n"),
     # 4: a base removes the first entry that it needs
-    (BASE, "remove_log(base->copy, base->old_first, base->first);",
-     "remove_log(base->copy, base->old_first, base->first + (sim_planted() == 4));"),
+    (SWEEP, "if (number >= sweep->than->first ||",
+     "if (number >= sweep->than->first + (sim_planted() == 4) ||"),
     # 5: that an entry stands in a gap below a base is not seen (above)
     # 6: entries with which servers began to lead are removed, too
-    (BASE, "if (is_lead(copy, i)) continue;",
-     "if (is_lead(copy, i) && sim_planted() != 6) continue;"),
+    (SWEEP, "is_lead(sweep->copy, number))", "(is_lead(sweep->copy, number) && sim_planted() != 6))"),
     # 7: a base leaves out the entry under way
-    (BASE, "base->first = copy->next + (copy->is_sending ? 1 : 0);",
-     "base->first = copy->next + (copy->is_sending || sim_planted() == 7 ? 1 : 0);"),
+    (BASE, "base->than.first = copy->next + (copy->is_sending ? 1 : 0);",
+     "base->than.first = copy->next + (copy->is_sending || sim_planted() == 7 ? 1 : 0);"),
     # 8: a standby leads before there is a whole state
     (STANDBY, "if (end->base == 0) {", "if (end->base == 0 && sim_planted() != 8) {"),
     # 9: a base removes a file's object that only the log after it names
-    (BASE, "row.told_in < base->first)",
-     "(row.told_in < base->first || sim_planted() == 9))"), ]
+    (SWEEP, "row.told_in < sweep->than->first) continue;",
+     "(row.told_in < sweep->than->first || sim_planted() == 9)) continue;"),
+    # 10: a base removes an object whose pieces are being stored
+    (SWEEP, "object->serial < sweep->than->under_way;",
+     "object->serial <\n"
+     "           (sim_planted() == 10 ? sweep->than->serial : sweep->than->under_way);"),
+    # 11: objects of earlier leaders stay
+    (SWEEP, "return object->leader < copy->leader ||",
+     "return (object->leader < copy->leader && sim_planted() != 11) ||"),
+    # 12: entries that an earlier leader did not remove stay
+    (SWEEP, "    judge_unknown(sweep);\n", "    if (sim_planted() != 12) judge_unknown(sweep);\n"),
+    # 13: a server that was followed removes the objects of its follower
+    (SWEEP, "if (object->leader > copy->leader ||",
+     "if (sim_planted() == 13 && object->leader > copy->leader) return true;\n"
+     "    if (object->leader > copy->leader ||"), ]
 
-plant("copy", (SENDER, PUT, COPY, BASE, STANDBY), MISTAKES, "int sim_planted(void);\n")
+plant("copy", FILES, MISTAKES, "int sim_planted(void);\n")

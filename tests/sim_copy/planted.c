@@ -3,7 +3,8 @@
 /* The simulator of a copy with mistakes in it (plant.py): each must be found, and shrunk to a few
  * events.
  *
- *   sim_copy_planted [NUMBER]   all of them, or one; one that is drawn where QUERN_SHARE is below 1
+ *   sim_copy_planted [NUMBER [SEED]]   all of them, or one; one that is drawn where QUERN_SHARE is
+ *                                      below 1; from the seed on (default 1)
  */
 
 #include "sim.h"
@@ -29,6 +30,10 @@ static const struct {
     {"a base that leaves out the entry under way", {"(fsck)", "(acknowledged)", "(results)"}},
     {"a standby that leads before there is a whole state", {"(liveness)"}},
     {"an object that a base removes and the log names", {"(restore)", "(liveness)", "(fsck)"}},
+    {"an object that a base removes while it is stored", {"(restore)", "(liveness)", "(fsck)"}},
+    {"objects of earlier leaders that stay", {"(leftover)"}},
+    {"entries of earlier leaders that stay", {"(leftover)"}},
+    {"objects of a later leader that are removed", {"(restore)", "(liveness)", "(fsck)"}},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 
@@ -45,12 +50,12 @@ static bool has_mark(int number) {
     return false;
 }
 
-static void find(int number) {
+static void find(int number, uint64_t first) {
     struct plan plan;
-    uint64_t seed = 0;
+    uint64_t seed = first - 1;
     planted = number;
     bool is_found = false;
-    while (!is_found && seed < SEEDS_MAX) {
+    while (!is_found && seed < first - 1 + SEEDS_MAX) {
         plan_draw(&plan, ++seed);
         is_found = !sim_run(&plan) && has_mark(number);
     }
@@ -62,11 +67,12 @@ static void find(int number) {
 
 int main(int count, char **words) {
     unsigned long only = count > 1 ? strtoul(words[1], NULL, 10) : 0;
+    uint64_t first = count > 2 ? strtoull(words[2], NULL, 10) : 1;
     uint64_t drawn;
     if (count < 2 && report_share(&drawn) < 1) only = 1 + drawn % (MISTAKES - 1);
     sim_begin(false);
     for (size_t i = 1; i < MISTAKES; i++)
-        if (only == 0 || only == i) find((int)i);
+        if (only == 0 || only == i) find((int)i, first);
     sim_end();
     return report_end();
 }

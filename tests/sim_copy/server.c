@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #define SILENCE_MS 15000
-#define ANSWER_MS 30000 /* how long an answer waits for the copy */
+#define PIECE_TEST_BYTES ((size_t)30000) /* a large file has three */
+#define ANSWER_MS 30000                  /* how long an answer waits for the copy */
 
 struct server servers[PLAN_SERVERS_MAX];
 
@@ -45,6 +46,7 @@ static void *results_main(void *context) {
     struct rng rng = life_rng(server, 'r');
     while (goes_on(server)) {
         idle(&rng);
+        if (sim->is_quiet) continue;
         uint32_t bytes = store_append_simulated(server, &rng);
         if (copy_wait(server->copy, true, answer_due_ns())) ledger_tell_text(server->served, bytes);
     }
@@ -58,22 +60,40 @@ static void change_keys(struct server *server) {
     if (copy_wait(server->copy, false, answer_due_ns())) ledger_tell_keys(version);
 }
 
-static void serve_clients(struct server *server) {
-    struct rng rng = life_rng(server, 'c');
+static void serve_client(struct server *server, uint64_t purpose) {
+    struct rng rng = life_rng(server, purpose);
     while (goes_on(server)) {
         idle(&rng);
         if (!goes_on(server)) return;
+        if (sim->is_quiet) continue;
         if (rng_below(&rng, 10) == 0) {
             change_keys(server);
             continue;
         }
-        if (!store_commit_simulated(server, &rng)) continue;
-        uint32_t commit = server->state.commit;
+        uint32_t commit = store_commit_simulated(server, &rng);
+        if (!commit) continue;
         if (!copy_wait(server->copy, false, answer_due_ns())) continue;
         ledger_tell(commit);
         sim->told++;
         sim_note("server %u acknowledges commit %u", server->index, commit);
     }
+}
+
+static void *client_main(void *context) {
+    struct server *server = context;
+    serve_client(server, 'd' + server->clients++);
+    return NULL;
+}
+
+/* While a client waits for its answer, the files of others come and go. */
+static void serve_clients(struct server *server) {
+    pthread_t others[PLAN_CLIENTS_MAX];
+    uint32_t count = sim->plan.clients - 1;
+    server->clients = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (pthread_create(&others[i], NULL, client_main, server) != 0) abort();
+    serve_client(server, 'c');
+    for (uint32_t i = 0; i < count; i++) pthread_join(others[i], NULL);
 }
 
 /* --- the process --- */
@@ -96,6 +116,7 @@ static enum err open_copy(struct server *server, struct error *error) {
     const struct copy_options options = {
         .place = "/sim", .state_dir = server->dir, .stop = &server->stop};
     enum err err = copy_open(&server->copy, &options, error);
+    if (err == OK) server->copy->piece_bytes = PIECE_TEST_BYTES;
     if (err == OK && server->is_standby && !has_state(server->dir)) {
         struct state state;
         err = copy_stand_by(server->copy, SILENCE_MS, error);
@@ -154,5 +175,5 @@ void server_start(uint32_t index) {
 
 void server_want_base(uint32_t index) {
     struct server *server = &servers[index];
-    if (server->is_open) server->copy->log_bytes = UINT64_C(1) << 40;
+    if (server->is_open) server->copy->log.bytes = UINT64_C(1) << 40;
 }

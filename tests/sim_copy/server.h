@@ -26,7 +26,7 @@ struct server {
     struct state state;
     uint32_t served;
     bool is_open;
-    uint32_t next_file, keys;
+    uint32_t next_file, keys, clients;
 };
 
 extern struct server servers[PLAN_SERVERS_MAX];
@@ -42,8 +42,8 @@ struct server *server_of_copy(void);
 
 /* Opens the state directory, or makes one. */
 void store_open_simulated(struct server *server);
-/* One transaction; false if a file could not be copied. */
-bool store_commit_simulated(struct server *server, struct rng *rng);
+/* One transaction. Returns its commit; 0 if a file could not be copied. */
+uint32_t store_commit_simulated(struct server *server, struct rng *rng);
 /* Appends results. Returns how much text there is now. */
 uint32_t store_append_simulated(struct server *server, struct rng *rng);
 /* Changes the file of keys. Returns its version. */

@@ -21,6 +21,7 @@ struct sim {
     int64_t now_ns;  /* the true time */
     char wrong[512]; /* the first violation; empty: none */
     bool is_verbose; /* notes are printed, too */
+    bool is_quiet;   /* clients ask for nothing */
     char root[64];   /* folder of the state directories */
     /* What happened, for people. */
     uint64_t requests, entries, takeovers, told, trace_count;
@@ -35,6 +36,8 @@ struct rng sim_rng(uint64_t purpose);
 void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 /* Notes what happens now. */
 void sim_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Restores the copy as if all servers ended now, and compares; the run goes on as before. */
+void sim_check_copy(void);
 /* Maps the world. */
 void sim_begin(bool is_verbose);
 void sim_end(void);

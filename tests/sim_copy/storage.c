@@ -18,8 +18,9 @@
 #define GIVE_UP_NS (10000 * NS_PER_MS) /* as bucket_s3.c does */
 #define UNDER_WAY_MAX 64u
 #define ENTRIES_MAX 20000u
+#define PAGE_NAMES 5u
 
-enum operation { READ, WRITE, WRITE_NEW, REMOVE };
+enum operation { READ, WRITE, WRITE_NEW, REMOVE, LIST };
 
 /* A request that was sent. */
 struct request {
@@ -27,12 +28,14 @@ struct request {
     enum operation operation;
     int64_t arrives_ns;
     uint64_t order;
-    char name[BUCKET_NAME_BYTES];
-    struct str bytes; /* what is written, or was read */
+    char name[BUCKET_NAME_BYTES]; /* the folder of a LIST */
+    struct str bytes;             /* what is written, or was read */
+    size_t from;                  /* index of a LIST's first object; then that of the next page */
     enum err result;
 };
 
 struct object {
+    char name[BUCKET_NAME_BYTES];
     struct str bytes;
     bool exists;
 };
@@ -109,11 +112,32 @@ static struct object *object_of(const char *name) {
     if (map_get(&object_at, str_from(name), &at)) return &objects[at];
     objects = vec_grow(objects, object_count, &object_capacity, sizeof *objects);
     objects[object_count] = (struct object){0};
+    snprintf(objects[object_count].name, BUCKET_NAME_BYTES, "%s", name);
     map_put(&object_at, str_from(name), object_count);
     return &objects[object_count++];
 }
 
+/* Gives the names of a page, each with a NUL. */
+static void list(struct request *request) {
+    size_t count = 0, bytes = 0, at = request->from, prefix = strlen(request->name);
+    char *names = mem_alloc(PAGE_NAMES * BUCKET_NAME_BYTES);
+    for (; at < object_count && count < PAGE_NAMES; at++) {
+        const struct object *object = &objects[at];
+        if (!object->exists || strncmp(object->name, request->name, prefix) != 0) continue;
+        memcpy(names + bytes, object->name, strlen(object->name) + 1);
+        bytes += strlen(object->name) + 1;
+        count++;
+    }
+    request->bytes = (struct str){names, bytes};
+    request->from = at;
+    request->is_done = true;
+}
+
 static void take_effect(struct request *request) {
+    if (request->operation == LIST) {
+        list(request);
+        return;
+    }
     struct object *object = object_of(request->name);
     bool is_log = strncmp(request->name, "log/", 4) == 0;
     request->is_done = true;
@@ -133,9 +157,11 @@ static void take_effect(struct request *request) {
             return;
         }
         if (is_log) check_entry(request->name, request->bytes);
-        *object = (struct object){request->bytes, true};
+        object->bytes = request->bytes;
+        object->exists = true;
         return;
     case REMOVE: object->exists = false; return;
+    case LIST: break;
     }
 }
 
@@ -157,6 +183,72 @@ static void arrive(void) {
         if (!first) return;
         under_way[place] = NULL;
         take_effect(first);
+    }
+}
+
+/* --- what is needed --- */
+
+static void name_object(struct map *named, const struct entry_object *object) {
+    char name[ENTRY_NAME_BYTES];
+    entry_piece_name(object, 0, name);
+    *strchr(name, '.') = '\0';
+    map_put(named, str_from(name), 1);
+}
+
+/* Names the objects of an entry or a piece; returns the first entry of its base, or 0. */
+static uint64_t name_objects(struct map *named, struct str bytes, struct entry_object *ret_base) {
+    struct entry_record record;
+    uint64_t first = 0;
+    for (size_t at = 0; entry_next(bytes, &at, &record);) {
+        const struct entry_object object = entry_object_of(&record);
+        if (record.kind == ENTRY_BASE) {
+            first = record.value;
+            *ret_base = object;
+        }
+        if (record.kind == ENTRY_BASE || record.kind == ENTRY_OBJECT) name_object(named, &object);
+    }
+    return first;
+}
+
+/* Names what the newest base and the log after it need; returns the first entry. */
+static uint64_t name_needed(struct map *named) {
+    struct entry_object base;
+    uint64_t first = 0;
+    char name[ENTRY_NAME_BYTES];
+    for (uint64_t number = chain_end; number > 0 && first == 0; number--) {
+        struct map only;
+        map_init(&only);
+        first = name_objects(&only, chain[number].bytes, &base);
+        map_release(&only);
+    }
+    if (first == 0) sim_fail("there is no base (leftover)");
+    name_object(named, &base);
+    for (uint64_t i = 1; i <= base.piece_bytes; i++) {
+        entry_piece_name(&base, i, name);
+        name_objects(named, object_of(name)->bytes, &(struct entry_object){0});
+    }
+    for (uint64_t number = first; number <= chain_end; number++)
+        name_objects(named, chain[number].bytes, &(struct entry_object){0});
+    return first;
+}
+
+void storage_check_needed(void) {
+    struct entry_header header;
+    struct error error;
+    struct map named;
+    map_init(&named);
+    uint64_t first = name_needed(&named);
+    for (size_t i = 0; i < object_count; i++) {
+        const struct object *object = &objects[i];
+        const char *name = object->name, *dot = strchr(name, '.');
+        if (!object->exists || strncmp(name, "base/", 5) == 0) continue;
+        bool is_needed = dot && map_get(&named, (struct str){name, (size_t)(dot - name)}, NULL);
+        if (strncmp(name, "log/", 4) == 0) {
+            uint64_t number = strtoull(name + 4, NULL, 10);
+            is_needed = entry_open(object->bytes, &header, &error) == OK &&
+                        (number >= first || header.leader == number);
+        }
+        if (!is_needed) sim_fail("nothing names %s any more, and it is there (leftover)", name);
     }
 }
 
@@ -273,6 +365,19 @@ static enum err sim_remove(struct bucket *bucket, const char *name, struct error
     return ask((struct connection *)bucket, request, error);
 }
 
+static enum err sim_list(struct bucket *bucket, const char *folder, bucket_name_fn each,
+                         void *context, char *token, struct error *error) {
+    struct request *request = new_request(LIST, folder, (struct str){"", 0});
+    request->from = strtoull(token, NULL, 10);
+    enum err err = ask((struct connection *)bucket, request, error);
+    if (err != OK) return err;
+    for (size_t at = 0; at < request->bytes.bytes; at += strlen(request->bytes.at + at) + 1)
+        each(context, request->bytes.at + at);
+    token[0] = '\0';
+    if (request->from < object_count) snprintf(token, BUCKET_TOKEN_BYTES, "%zu", request->from);
+    return OK;
+}
+
 static void sim_close(struct bucket *bucket) {
     free(bucket);
 }
@@ -284,7 +389,7 @@ void storage_connect(struct bucket **ret_bucket, uint32_t server, const volatile
         map_init(&object_at);
         chain = mem_new(ENTRIES_MAX, sizeof *chain);
     }
-    connection->bucket = (struct bucket){sim_read, sim_write, sim_remove, sim_close};
+    connection->bucket = (struct bucket){sim_read, sim_write, sim_remove, sim_list, sim_close};
     connection->server = server;
     connection->stop = stop;
     *ret_bucket = &connection->bucket;

@@ -9,7 +9,7 @@
  * lost, an error without effect, a write that arrives after its sender has given up.
  *
  * Each write to the log is checked: entry N + 1 comes after entry N and has its writer, unless it
- * begins a lead; no number has two entries of the chain.
+ * begins a lead; no number has two entries of the chain. A list has pages of five names.
  *
  * Thread: the simulated ones, one at a time.
  * Memory: for the life of the process; nothing is freed. */
@@ -25,5 +25,8 @@ void storage_connect(struct bucket **ret_bucket, uint32_t server, const volatile
 void storage_cut(uint32_t server, int64_t ns);
 /* From now on nothing goes wrong. */
 void storage_heal(void);
+/* Fails if an object exists that neither the newest base nor the log after it names, but entries
+ * with which servers began to lead, and hints. Nothing is under way. */
+void storage_check_needed(void);
 /* When the entry took effect with which the chain's last leader began; 0: none. */
 int64_t storage_lead_ns(uint64_t number);

@@ -83,17 +83,17 @@ static bool place_file(struct server *server, uint32_t file) {
 }
 
 static uint32_t draw_file(struct server *server, struct rng *rng) {
-    bool is_large = sim->plan.has_large && rng_below(rng, 2) == 0;
+    bool is_large = sim->plan.has_large && rng_below(rng, 4) != 0;
     uint32_t number = (server->index * 100 + server->life) * 1000 + server->next_file++;
     return number * 2 + is_large;
 }
 
-bool store_commit_simulated(struct server *server, struct rng *rng) {
+uint32_t store_commit_simulated(struct server *server, struct rng *rng) {
     uint32_t fresh = 0, gone = 0;
     uint32_t most = sim->plan.has_large ? 2 : LEDGER_FILES_MAX; /* they go soon */
     if (rng_below(rng, sim->plan.has_large ? 2 : 4) == 0) {
         fresh = draw_file(server, rng);
-        if (!place_file(server, fresh)) return false;
+        if (!place_file(server, fresh)) return 0;
     }
     pthread_mutex_lock(&server->lock);
     const struct state before = server->state;
@@ -105,12 +105,13 @@ bool store_commit_simulated(struct server *server, struct rng *rng) {
     }
     if (fresh) state->files[state->file_count++] = fresh;
     ledger_commit(server->served, state);
+    uint32_t commit = state->commit;
     write_pages(server, &before);
     pthread_mutex_unlock(&server->lock);
     char path[160];
     ledger_file_path(server->dir, gone, path);
     if (gone) unlink(path);
-    return true;
+    return commit;
 }
 
 void store_open_simulated(struct server *server) {
@@ -188,7 +189,7 @@ enum err __wrap_store_database_settle(struct store *store, void (*at_rest)(void 
     return OK;
 }
 
-/* A page at a time, so that what is read may be of several moments. */
+/* A page at a time, so that what is read may be of several moments, between which clients go on. */
 enum err __wrap_store_database_read(struct store *store, uint64_t at, size_t count,
                                     struct buf *ret_bytes, struct error *error);
 enum err __wrap_store_database_read(struct store *store, uint64_t at, size_t count,
@@ -206,6 +207,7 @@ enum err __wrap_store_database_read(struct store *store, uint64_t at, size_t cou
         if (bytes <= 0) return OK;
         buf_add(ret_bytes, page, (size_t)bytes);
         threads_may_switch();
+        if (sim->plan.read_ms) threads_sleep_ns(sim->plan.read_ms * 1000000);
     }
 }
 

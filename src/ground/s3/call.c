@@ -132,7 +132,8 @@ static void target_make(struct target *target, const struct s3 *s3, const struct
     buf_init(&target->query, BUF_UNLIMITED);
     snprintf(target->host, sizeof target->host, "%s%s%s", in_path ? "" : bucket, in_path ? "" : ".",
              s3->host);
-    buf_printf(&target->path, "%s/%s%s", s3->prefix, in_path ? bucket : "", in_path ? "/" : "");
+    buf_printf(&target->path, "%s/%s%s", s3->prefix, in_path ? bucket : "",
+               in_path && *call->place->key ? "/" : "");
     sigv4_encode(&target->path, str_from(call->place->key), true);
     sigv4_query(&target->query, call->query, call->query_count);
     buf_printf(&target->url, "%s://%s%s%s%s", s3->scheme, target->host, target->path.at,

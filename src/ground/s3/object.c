@@ -2,6 +2,11 @@
 #include "s3/call.h"
 
 #include "base/digest.h"
+#include "s3/listing.h"
+
+#include <string.h>
+
+#define PAGE_KEYS "500" /* so that a page of keys of 1 KiB fits into an answer of 1 MiB */
 
 struct reading {
     struct buf *into;
@@ -66,4 +71,25 @@ enum err s3_object_remove(struct s3 *s3, const struct s3_place *place, struct er
     if (err != OK || s3_is_good(s3)) return err;
     err = s3_judge(s3, &call, error);
     return err == ERR_NOT_FOUND ? OK : err;
+}
+
+enum err s3_objects_list(struct s3 *s3, const struct s3_place *prefix, s3_name_fn each,
+                         void *context, char token[S3_TOKEN_BYTES], struct error *error) {
+    struct s3_place bucket = *prefix;
+    bucket.key[0] = '\0';
+    const struct sigv4_field query[] = {{"list-type", "2"},
+                                        {"max-keys", PAGE_KEYS},
+                                        {"prefix", prefix->key},
+                                        {"continuation-token", token}};
+    size_t count = sizeof query / sizeof *query - (*token ? 0 : 1);
+    const struct s3_call call = {.method = "GET",
+                                 .what = "the list of objects",
+                                 .place = &bucket,
+                                 .query = query,
+                                 .query_count = count};
+    enum err err = s3_call_once(s3, &call, error);
+    if (err == OK && !s3_is_good(s3)) err = s3_judge(s3, &call, error);
+    if (err != OK) return err;
+    err = s3_listing_read(buf_str(&s3->body), prefix->key, each, context, token, error);
+    return err == OK ? OK : err_prefix(error, "s3://%.63s/%.200s", prefix->bucket, prefix->key);
 }

@@ -69,3 +69,11 @@ enum err s3_object_write(struct s3 *s3, const struct s3_place *place, struct str
 /* An object that does not exist is no error. */
 enum err s3_object_remove(struct s3 *s3, const struct s3_place *place,
                           struct error *error) MUST_CHECK;
+
+#define S3_TOKEN_BYTES 2048
+typedef void (*s3_name_fn)(void *context, const char *rest);
+/* One page, of at most 500, of the objects whose keys begin with that of `prefix`: `each` gets the
+ * rest of each key. `token` is empty for the first page; it becomes that of the next one, or empty
+ * behind the last. */
+enum err s3_objects_list(struct s3 *s3, const struct s3_place *prefix, s3_name_fn each,
+                         void *context, char token[S3_TOKEN_BYTES], struct error *error) MUST_CHECK;

@@ -34,3 +34,8 @@ enum err bucket_write(struct bucket *bucket, const char *name, struct str bytes,
 enum err bucket_remove(struct bucket *bucket, const char *name, struct error *error) {
     return bucket->remove(bucket, name, error);
 }
+
+enum err bucket_list(struct bucket *bucket, const char *folder, bucket_name_fn each, void *context,
+                     char token[BUCKET_TOKEN_BYTES], struct error *error) {
+    return bucket->list(bucket, folder, each, context, token, error);
+}

@@ -9,8 +9,11 @@
 #include "base/mem.h"
 #include "base/os.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,8 @@
 struct folder {
     struct bucket bucket;
     char path[PATH_MAX];
+    char mark[17]; /* that unfinished files of this process have */
+    atomic_ullong files;
 };
 
 #define FILE_BYTES (PATH_MAX + BUCKET_NAME_BYTES + 64)
@@ -49,11 +54,12 @@ static enum err make_parent(const char *file, struct error *error) {
 
 static enum err folder_write(struct bucket *bucket, const char *name, struct str bytes,
                              bool only_new, struct error *error) {
-    char file[FILE_BYTES], fresh[FILE_BYTES + 40], mark[24];
+    struct folder *folder = (struct folder *)bucket;
+    char file[FILE_BYTES], fresh[FILE_BYTES + 60];
     struct error ignored;
     name_file(bucket, name, file);
-    id_hex(mark, sizeof mark, "", 16);
-    snprintf(fresh, sizeof fresh, "%s.new-%s", file, mark);
+    snprintf(fresh, sizeof fresh, "%s" BUCKET_UNFINISHED "%s-%llu", file, folder->mark,
+             atomic_fetch_add(&folder->files, 1));
     enum err err = os_write_file(fresh, 0600, bytes.bytes ? bytes.at : "", bytes.bytes, error);
     if (err == ERR_NOT_FOUND) {
         err = make_parent(file, error);
@@ -61,6 +67,8 @@ static enum err folder_write(struct bucket *bucket, const char *name, struct str
             err = os_write_file(fresh, 0600, bytes.bytes ? bytes.at : "", bytes.bytes, error);
     }
     if (err == OK) err = only_new ? os_link(fresh, file, error) : os_rename(fresh, file, error);
+    /* Another server took it for one that a kill left. */
+    if (err == ERR_NOT_FOUND) err = err_set(error, ERR_UNAVAILABLE, "%s was removed", fresh);
     if ((err != OK || only_new) && os_unlink(fresh, &ignored) != OK && err == OK) err = OK;
     return err == OK ? os_fsync_parent(file, error) : err;
 }
@@ -71,13 +79,55 @@ static enum err folder_remove(struct bucket *bucket, const char *name, struct er
     return os_unlink(file, error);
 }
 
+struct listing {
+    const struct folder *folder;
+    bucket_name_fn each;
+    void *context;
+    const char *mark; /* in the names of this process's unfinished files */
+};
+
+/* Tells the names in a folder below the copy's, and with `is_deep` those in its folders. */
+static enum err list_names(const struct listing *listing, const char *below, bool is_deep,
+                           struct error *error) {
+    char path[FILE_BYTES], name[FILE_BYTES];
+    snprintf(path, sizeof path, "%s/%s", listing->folder->path, below);
+    DIR *dir = os_opendir(path);
+    if (!dir && errno == ENOENT) return OK;
+    if (!dir) return err_from_errno(error, errno, "cannot read %s", path);
+    enum err err = OK;
+    for (struct dirent *entry; err == OK && (entry = readdir(dir));) {
+        if (entry->d_name[0] == '.') continue;
+        int bytes = snprintf(name, sizeof name, "%s/%s", below, entry->d_name);
+        if (bytes >= BUCKET_NAME_BYTES || strstr(entry->d_name, listing->mark)) continue;
+        if (is_deep && entry->d_type == DT_DIR)
+            err = list_names(listing, name, false, error);
+        else
+            listing->each(listing->context, name);
+    }
+    closedir(dir);
+    return err;
+}
+
+/* All of it is one page. */
+static enum err folder_list(struct bucket *bucket, const char *name, bucket_name_fn each,
+                            void *context, char *token, struct error *error) {
+    const struct folder *folder = (const struct folder *)bucket;
+    char mark[sizeof BUCKET_UNFINISHED + sizeof folder->mark];
+    const struct listing listing = {folder, each, context, mark};
+    snprintf(mark, sizeof mark, BUCKET_UNFINISHED "%s", folder->mark);
+    token[0] = '\0';
+    return list_names(&listing, name, true, error);
+}
+
 static void folder_close(struct bucket *bucket) {
     free(bucket);
 }
 
 enum err bucket_folder_open(struct bucket **ret_bucket, const char *path, struct error *error) {
     struct folder *folder = mem_new(1, sizeof *folder);
-    folder->bucket = (struct bucket){folder_read, folder_write, folder_remove, folder_close};
+    folder->bucket =
+        (struct bucket){folder_read, folder_write, folder_remove, folder_list, folder_close};
+    id_hex(folder->mark, sizeof folder->mark, "", sizeof folder->mark - 1);
     size_t bytes = strlen(path);
     while (bytes > 1 && path[bytes - 1] == '/') bytes--;
     if (bytes >= sizeof folder->path - 1) {

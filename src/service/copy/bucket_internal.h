@@ -14,6 +14,8 @@ struct bucket {
     enum err (*write)(struct bucket *bucket, const char *name, struct str bytes, bool only_new,
                       struct error *error);
     enum err (*remove)(struct bucket *bucket, const char *name, struct error *error);
+    enum err (*list)(struct bucket *bucket, const char *folder, bucket_name_fn each, void *context,
+                     char *token, struct error *error);
     void (*close)(struct bucket *bucket);
 };
 

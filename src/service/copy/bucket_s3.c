@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "s3/s3.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 #define IDLE_MAX 16 /* as many as a restore has under way */
 /* A storage that says nothing for so long is away: acknowledgements wait for it. */
 #define SILENCE_MS 10000
+
+static_assert(BUCKET_TOKEN_BYTES >= S3_TOKEN_BYTES, "the token of a list fits");
 
 struct s3_bucket {
     struct bucket bucket;
@@ -91,6 +94,34 @@ static enum err storage_remove(struct bucket *base, const char *name, struct err
     return err;
 }
 
+struct listing {
+    const char *folder;
+    bucket_name_fn each;
+    void *context;
+};
+
+static void take_rest(void *context, const char *rest) {
+    const struct listing *listing = context;
+    char name[BUCKET_NAME_BYTES];
+    int bytes = snprintf(name, sizeof name, "%s/%s", listing->folder, rest);
+    if (bytes < (int)sizeof name) listing->each(listing->context, name);
+}
+
+static enum err storage_list(struct bucket *base, const char *folder, bucket_name_fn each,
+                             void *context, char *token, struct error *error) {
+    struct s3_bucket *bucket = (struct s3_bucket *)base;
+    struct listing listing = {folder, each, context};
+    char name[BUCKET_NAME_BYTES];
+    struct s3_place place;
+    struct s3 *s3;
+    snprintf(name, sizeof name, "%s/", folder);
+    enum err err = take(bucket, name, &s3, &place, error);
+    if (err != OK) return err;
+    err = s3_objects_list(s3, &place, take_rest, &listing, token, error);
+    give_back(bucket, s3, err);
+    return err;
+}
+
 static void storage_close(struct bucket *base) {
     struct s3_bucket *bucket = (struct s3_bucket *)base;
     for (size_t i = 0; i < bucket->idle_count; i++) s3_close(bucket->idle[i]);
@@ -101,7 +132,8 @@ static void storage_close(struct bucket *base) {
 enum err bucket_s3_open(struct bucket **ret_bucket, const char *place, const volatile bool *stop,
                         struct error *error) {
     struct s3_bucket *bucket = mem_new(1, sizeof *bucket);
-    bucket->bucket = (struct bucket){storage_read, storage_write, storage_remove, storage_close};
+    bucket->bucket =
+        (struct bucket){storage_read, storage_write, storage_remove, storage_list, storage_close};
     bucket->stop = stop;
     pthread_mutex_init(&bucket->lock, NULL);
     enum err err = s3_place_read(&bucket->place, place, error);

@@ -22,6 +22,7 @@ enum err copy_open(struct copy **ret_copy, const struct copy_options *options,
                    struct error *error) {
     struct copy *copy = mem_new(1, sizeof *copy);
     copy->asked_to_stop = options->stop;
+    copy->piece_bytes = PIECE_BYTES;
     snprintf(copy->state_dir, sizeof copy->state_dir, "%s", options->state_dir);
     id_hex(copy->nonce, sizeof copy->nonce, "", ENTRY_NONCE_BYTES - 1);
     if (gethostname(copy->host, sizeof copy->host - 1) != 0 || !*copy->host)
@@ -128,14 +129,14 @@ static enum err note_row(void *context, const struct entry_record *record, struc
 /* Learns which large files the storage has, and what a new base makes needless. */
 enum err copy_learn(struct copy *copy, const struct chain_end *end, struct error *error) {
     struct walked walked = {0};
-    if (end->base == 0) { /* what little is there may stay */
-        copy->base_first = end->number + 1;
+    if (end->base == 0) {
+        copy->walked_from = end->number + 1;
         return OK;
     }
     enum err err =
         copy_walk(copy->bucket, end, copy->asked_to_stop, note_row, copy, &walked, error);
     if (err != OK) return err;
-    copy->base_first = walked.first;
+    copy->walked_from = walked.first;
     copy->base_at = walked.base;
     for (size_t i = 0; i < walked.lead_count; i++) copy_note_lead(copy, walked.leads[i]);
     free(walked.leads);
@@ -175,7 +176,7 @@ enum err copy_attach(struct copy *copy, struct store *store, struct error *error
     copy->store = store;
     pthread_mutex_unlock(&copy->lock);
     if (err == OK) err = store_mirror_set(store, &copy->mirror, error);
-    if (err == OK) err = copy_make_base(copy, has_taken_over, error);
+    if (err == OK) err = copy_make_base(copy, error);
     return err;
 }
 
@@ -207,6 +208,7 @@ void copy_close(struct copy *copy) {
     map_release(&copy->row_of);
     free(copy->rows);
     free(copy->leads);
+    free(copy->under_way);
     pthread_cond_destroy(&copy->stored);
     pthread_cond_destroy(&copy->work);
     pthread_mutex_destroy(&copy->files_lock);

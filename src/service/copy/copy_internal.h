@@ -10,7 +10,8 @@
  *     objects.c   large files in pieces, and where they lie
  *     small.c     the files of the state directory's top that others write
  *     told.c      what the store tells
- *     base.c      whole states, and the removal of what they make needless
+ *     sweep.c     the removal of what no base needs
+ *     base.c      whole states
  *     sender.c    the thread that writes entries
  *     ahead.c     reading: entries of the log, several at a time
  *     walk.c      reading: a base and the log after it
@@ -47,6 +48,20 @@ struct small_file {
     int64_t changed_ns;
 };
 
+/* How the log has grown since the last base. */
+struct log_growth {
+    uint64_t bytes; /* small entries count as more (sender.c) */
+    uint64_t entries;
+    int64_t entry_ns; /* what a write of one takes, on average */
+};
+
+/* What a base makes needless. */
+struct swept {
+    uint64_t first;     /* the first entry of the log that it needs */
+    uint64_t serial;    /* this leader's objects from it on are newer */
+    uint64_t under_way; /* from it on an object may have been under way */
+};
+
 /* Changes for the next entry. */
 struct gathered {
     struct buf records;
@@ -62,6 +77,7 @@ struct copy {
     char state_dir[PATH_MAX];      /* fixed */
     char nonce[ENTRY_NONCE_BYTES]; /* fixed */
     char host[ENTRY_HOST_BYTES];   /* fixed */
+    size_t piece_bytes;            /* fixed; PIECE_BYTES, or less in tests */
     char name[ENTRY_NONCE_BYTES];  /* fixed after copy_attach: nonce of the chain's first entry */
     const volatile bool *asked_to_stop;
     volatile bool stop;  /* ends all calls; set once, by copy_close */
@@ -82,12 +98,14 @@ struct copy {
     uint64_t leader; /* number of the entry with which this process leads; 0: it does not */
     uint64_t base;   /* entry of the last base */
     uint64_t base_count;
-    uint64_t base_first; /* first entry that it needs */
-    uint64_t *leads;     /* (lead_count) entries that are never removed, from it on */
-    size_t lead_count, lead_capacity;
     struct entry_object base_at; /* its pieces */
-    uint64_t log_bytes;          /* written since; small entries count as more (sender.c) */
     uint64_t base_bytes;
+    struct log_growth log;
+    /* (lead_count) entries that are never removed: all leads from `walked_from` on, and those below
+     * that a sweep has met. No lock: they change at the start, and in a sweep. */
+    uint64_t *leads;
+    size_t lead_count, lead_capacity;
+    uint64_t walked_from; /* fixed after copy_attach */
     bool is_sending;
     bool is_fenced, is_closing;
     int64_t sent_ns, close_ns;
@@ -97,7 +115,9 @@ struct copy {
     struct object_row *rows; /* (row_count), guarded by lock */
     size_t row_count, row_capacity;
     struct map row_of; /* path → index of its latest row */
-    atomic_ullong serial;
+    uint64_t serial;
+    uint64_t *under_way; /* (under_way_count) serials of objects whose pieces are being stored */
+    size_t under_way_count, under_way_capacity;
 
     pthread_mutex_t files_lock; /* guards `small`; taken before `lock` */
     struct small_file small[SMALL_FILES_MAX];
@@ -156,10 +176,17 @@ void copy_note_object(struct copy *copy, const char *path, uint64_t bytes,
 /* True for a name at the top of the state directory that a copy has. */
 bool copy_is_small(const char *name);
 
+/* --- sweep.c --- */
+/* Removes what a base makes needless, and whatever an earlier sweep has left. In one thread at a
+ * time. */
+void copy_sweep(struct copy *copy, const struct swept *than);
+
 /* --- base.c --- */
-/* At a start. What it makes needless is removed before the return, or by a thread: clients wait for
- * a standby that takes over, while a thousand entries are removed in half a minute. */
-enum err copy_make_base(struct copy *copy, bool clears_beside, struct error *error) MUST_CHECK;
+/* At a start. A thread sweeps, since clients wait: a thousand entries are removed in half a
+ * minute. */
+enum err copy_make_base(struct copy *copy, struct error *error) MUST_CHECK;
+/* Whether the log has grown enough for the next base. */
+bool copy_base_is_due(uint64_t base_bytes, const struct log_growth *log);
 /* Makes one beside, if the log has grown enough. The lock is held. */
 void copy_base_when_due(struct copy *copy);
 

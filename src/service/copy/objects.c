@@ -43,11 +43,11 @@ static enum err put_pieces(struct copy *copy, int fd, uint64_t bytes, int64_t un
                            struct entry_object *object, struct error *error) {
     char name[ENTRY_NAME_BYTES];
     struct sha256 hash;
-    char *piece = mem_alloc(PIECE_BYTES);
+    char *piece = mem_alloc(copy->piece_bytes);
     enum err err = OK;
     sha256_init(&hash);
     for (uint64_t at = 0, number = 1; err == OK && at < bytes; number++) {
-        size_t count = bytes - at < PIECE_BYTES ? (size_t)(bytes - at) : PIECE_BYTES;
+        size_t count = bytes - at < copy->piece_bytes ? (size_t)(bytes - at) : copy->piece_bytes;
         err = os_pread_all(fd, piece, count, at, error);
         if (err != OK) break;
         sha256_add(&hash, piece, count);
@@ -60,19 +60,35 @@ static enum err put_pieces(struct copy *copy, int fd, uint64_t bytes, int64_t un
     return err;
 }
 
+/* Gives the object its serial, and keeps its pieces from a sweep until something names them. */
+static void begin_object(struct copy *copy, struct entry_object *object) {
+    pthread_mutex_lock(&copy->lock);
+    object->serial = copy->serial++;
+    copy->under_way = vec_grow(copy->under_way, copy->under_way_count, &copy->under_way_capacity,
+                               sizeof *copy->under_way);
+    copy->under_way[copy->under_way_count++] = object->serial;
+    pthread_mutex_unlock(&copy->lock);
+}
+
+/* The lock is held. */
+static void end_object(struct copy *copy, const struct entry_object *object) {
+    size_t at = 0;
+    while (copy->under_way[at] != object->serial) at++;
+    copy->under_way[at] = copy->under_way[--copy->under_way_count];
+}
+
 enum err copy_object(struct copy *copy, const char *path, int fd, uint64_t bytes, uint64_t told_in,
                      int64_t until_ns, struct entry_object *ret_object, struct error *error) {
     if (find(copy, path, bytes, told_in, ret_object)) return OK;
-    struct entry_object object = {.leader = copy->leader,
-                                  .serial = atomic_fetch_add(&copy->serial, 1),
-                                  .piece_bytes = PIECE_BYTES};
+    struct entry_object object = {.leader = copy->leader, .piece_bytes = copy->piece_bytes};
+    begin_object(copy, &object);
     enum err err = put_pieces(copy, fd, bytes, until_ns, &object, error);
-    if (err != OK) return err;
     pthread_mutex_lock(&copy->lock);
-    copy_note_object(copy, path, bytes, &object, told_in);
+    end_object(copy, &object);
+    if (err == OK) copy_note_object(copy, path, bytes, &object, told_in);
     pthread_mutex_unlock(&copy->lock);
-    *ret_object = object;
-    return OK;
+    if (err == OK) *ret_object = object;
+    return err;
 }
 
 static enum err tell_inline(struct copy *copy, const char *path, int fd, size_t bytes,

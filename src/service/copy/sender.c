@@ -16,6 +16,7 @@
 /* An entry counts so much towards the next base, because a restore reads a small one in the time of
  * so many bytes: without that, a server that was idle for 10 days has 288,000 of them. */
 #define LEAST_BYTES ((uint64_t)64 << 10)
+#define SLOWEST_NS (1000 * NS_PER_MS) /* longer ones waited for a storage that was away */
 
 static void fence(struct copy *copy, const struct error *error) {
     log_error("event=copy_fenced error=\"%s\"; this server acknowledges nothing more and ends",
@@ -28,6 +29,15 @@ static void fence(struct copy *copy, const struct error *error) {
 /* Whether someone waits for the next entry. The lock is held. */
 static bool is_urgent(const struct copy *copy) {
     return copy->asked > copy->copied || copy->is_closing;
+}
+
+/* The lock is held. */
+static void count_entry(struct copy *copy, size_t bytes, int64_t took_ns) {
+    struct log_growth *log = &copy->log;
+    if (took_ns > SLOWEST_NS) took_ns = SLOWEST_NS;
+    log->bytes += bytes > LEAST_BYTES ? bytes : LEAST_BYTES;
+    log->entries++;
+    log->entry_ns = log->entry_ns ? log->entry_ns + (took_ns - log->entry_ns) / 16 : took_ns;
 }
 
 /* Sends what was gathered, or a sign of life; false if it was given up. The lock is held, and let
@@ -61,7 +71,7 @@ static bool send_one(struct copy *copy) {
         copy->waiting_ns = copy->told > told ? begun_ns : 0;
         copy->status.entries++;
         copy->status.entry_bytes += entry.bytes;
-        copy->log_bytes += entry.bytes > LEAST_BYTES ? entry.bytes : LEAST_BYTES;
+        count_entry(copy, entry.bytes, clock_monotonic_ns() - begun_ns);
         pthread_cond_broadcast(&copy->stored);
     }
     buf_release(&entry);
