@@ -192,6 +192,16 @@ def test_a_model_whose_figures_were_lost_with_its_command_is_run_again(tmp_path)
     assert model["req_s"] > 0 and model["summary"]["requests"] == 20
 
 
+def test_the_rate_of_an_interrupted_run_is_that_of_all_its_calls(tmp_path):
+    path, kept = write(tmp_path / "in.jsonl", lines_of(20)), "in.jsonl.evaluation/a.run.json"
+    evaluate(path, "--model", "a=echo")
+    own = json.loads((tmp_path / kept).read_text())
+    for before, rate in [(9, 2), (None, 5)]:
+        (tmp_path / kept).write_text(json.dumps(own | {
+            "done_before": 15, "seconds": 1, "req_s": 5, "seconds_before": before}))
+        assert evaluate(path, "--model", "a=echo")["models"][0]["req_s"] == rate
+
+
 def test_a_server_that_does_not_answer_is_told_and_ctrl_c_ends_the_evaluation(tmp_path):
     path = write(tmp_path / "in.jsonl", lines_of(5))
     with support.serving(tmp_path / "far", "--model", "big=echo") as far:

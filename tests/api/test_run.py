@@ -25,7 +25,7 @@ def test_the_results_are_in_input_order_and_the_folder_is_gone(tmp_path):
         "req_s"] > 0  # also where all lines are done before the first look
     assert list(summary) == [
         "requests", "completed", "failed", "seconds", "load_seconds", "cpu_seconds", "req_s",
-        "prompt_tokens", "cached_tokens", "completion_tokens", "context_tokens", "peak_rss_bytes",
+        "seconds_before", "prompt_tokens", "cached_tokens", "completion_tokens", "context_tokens", "peak_rss_bytes",
         "done_before", "rest", "shapes", "costs"] and summary["shapes"] is None
     assert (summary["requests"], summary["completed"], summary["failed"]) == (500, 500, 0)
 

@@ -77,10 +77,14 @@ def test_the_summary_of_a_resumed_run_counts_this_run(tmp_path):
     assert first.end() == 130
     before = int(re.search(r"stopped with (\d+) of 60", first.text.decode())[1])
     assert 10 <= before < 60
+    noted = float((tmp_path / "out.jsonl.quern/seconds").read_text())
     done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
-                         "--model", "smollm2=echo", "--json")
+                         "--model", "smollm2=echo", "--json", "--rent-per-hour", "3600")
     summary = json.loads(done.stdout)
     assert done.returncode == 0 and (summary["requests"], summary["completed"]) == (60, 60)
+    assert summary["seconds_before"] == noted > before * 0.14, "each answer waits 150 ms longer"
+    whole = noted + summary["seconds"] + summary["load_seconds"]
+    assert summary["costs"]["once"]["rented_gpu"] == pytest.approx(whole, rel=0.01)
     assert before == summary["done_before"] < 60
     assert summary["req_s"] == pytest.approx((60 - summary["done_before"]) / summary["seconds"],
                                              rel=0.01)

@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -57,11 +58,12 @@ static void print_shapes(const uint64_t ends[SHAPE_END_COUNT]) {
     fprintf(stderr, "\n");
 }
 
-/* A run in several calls has no time as a whole: its time and energy are not told. */
+/* A run whose earlier calls have left no time tells neither time nor energy. Power was measured in
+ * this call alone. */
 static struct cost_job job_of(const struct offline_summary *is) {
-    bool is_whole = is->done_before == 0;
-    struct cost_job job = batch_cost_job(&is->usage, is_whole ? is->seconds : 0, is->load_seconds);
-    if (is_whole) job.measured_watts = is->watts;
+    double seconds = isnan(is->seconds_before) ? 0 : is->seconds_before + is->seconds;
+    struct cost_job job = batch_cost_job(&is->usage, seconds, is->load_seconds);
+    if (is->done_before == 0) job.measured_watts = is->watts;
     return job;
 }
 
@@ -89,6 +91,10 @@ static void print_json(const struct offline_summary *is, double rate, const stru
            ", \"seconds\": %.3f, \"load_seconds\": %.3f, \"cpu_seconds\": %.3f, \"req_s\": %.3f",
            is->requests, is->completed, is->failed, is->seconds, is->load_seconds, cpu_seconds(),
            rate);
+    if (isnan(is->seconds_before))
+        printf(", \"seconds_before\": null");
+    else
+        printf(", \"seconds_before\": %.3f", is->seconds_before);
     printf(", \"prompt_tokens\": %" PRIu64 ", \"cached_tokens\": %" PRIu64
            ", \"completion_tokens\": %" PRIu64 ", \"context_tokens\": %" PRIu32,
            is->usage.input_tokens, is->usage.cached_tokens, is->usage.output_tokens,

@@ -223,6 +223,17 @@ static uint64_t count_of(const json_t *object, const char *name) {
     return value > 0 ? (uint64_t)value : 0;
 }
 
+/* Requests per second of all calls of the run, as far as their time is known. */
+static double rate_of(const json_t *summary) {
+    const json_t *before = json_object_get(summary, "seconds_before");
+    double rate = json_number_value(json_object_get(summary, "req_s"));
+    if (count_of(summary, "done_before") == 0 || !json_is_number(before)) return rate;
+    double seconds =
+        json_number_value(before) + json_number_value(json_object_get(summary, "seconds"));
+    uint64_t done = count_of(summary, "completed") + count_of(summary, "failed");
+    return seconds > 0 ? (double)done / seconds : 0;
+}
+
 static enum err read_summary(struct candidate *candidate, struct error *error) {
     char *text;
     size_t bytes;
@@ -235,7 +246,7 @@ static enum err read_summary(struct candidate *candidate, struct error *error) {
                        "%s is no summary of a run; remove it, and the model is "
                        "run again",
                        candidate->summary_path);
-    double rate = json_number_value(json_object_get(candidate->summary, "req_s"));
+    double rate = rate_of(candidate->summary);
     candidate->requests_per_s = rate > 0 ? rate : (double)NAN;
     candidate->context_tokens = count_of(candidate->summary, "context_tokens");
     candidate->load_seconds =

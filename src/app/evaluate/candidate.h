@@ -38,7 +38,7 @@ struct candidate {
     uint64_t tokens_p50, tokens_p95, tokens_max; /* prompt and answer together, of one request */
     double tokens_mean;                          /* NAN: no request was answered */
 
-    /* From its run, or from the run's last part if it was interrupted: */
+    /* From its run: */
     json_t *summary;       /* as `quern run --json` prints it */
     double requests_per_s; /* NAN: not known */
     double load_seconds;

@@ -15,6 +15,7 @@
 #include "server/merge.h"
 #include "server/offline_output.h"
 #include "server/offline_table.h"
+#include "server/offline_time.h"
 #include "server/open_files.h"
 #include "store/state_marks.h"
 
@@ -41,6 +42,7 @@ struct offline {
     uint64_t output_tokens_before;
     int64_t started_ns, ready_ns, ended_ns;
     struct node_power power;
+    struct offline_time time;
     /* The results that a table does not show in whole: in the folder, and next to the output. */
     char rest[PATH_MAX], rest_path[PATH_MAX];
     uint64_t rest_lines;
@@ -162,6 +164,11 @@ static void note_before(struct offline *offline) {
     offline->output_tokens_before = offline->batch.usage.output_tokens;
 }
 
+static void note_time(struct offline *offline, bool is_last) {
+    offline_time_note(&offline->time, seconds_between(offline->ready_ns, clock_monotonic_ns()),
+                      is_last);
+}
+
 static enum err say_stopped(const struct offline *offline, struct error *error) {
     return err_set(
         error, ERR_CANCELLED,
@@ -202,11 +209,16 @@ static enum err run_batch(struct offline *offline, struct error *error) {
         const bool has_ended = batch_status_is_terminal(offline->batch.status);
         if (has_ended || clock_monotonic_ns() >= report_due_ns) {
             report(offline, NULL);
+            note_time(offline, has_ended);
             node_power_look(&offline->power, offline->node);
             report_due_ns = clock_monotonic_ns() + REPORTS_EVERY_NS;
         }
         if (has_ended) break;
-        if (*offline->options->stop) return stop_lines(offline, error);
+        if (*offline->options->stop) {
+            err = stop_lines(offline, error);
+            note_time(offline, true);
+            return err;
+        }
         clock_sleep_ms(POLL_MS);
     }
     offline->ended_ns = clock_monotonic_ns();
@@ -333,6 +345,7 @@ static enum err work(struct offline *offline, struct error *error) {
     offline->is_resumed = found;
     if (err == OK && !found) err = create(offline, error);
     if (err != OK) return err;
+    offline_time_begin(&offline->time, offline->folder, found);
     note_before(offline);
     if (offline->batch.status != BATCH_COMPLETED) {
         report(offline, "loading");
@@ -349,6 +362,7 @@ static void summarize(const struct offline *offline, struct offline_summary *ret
         .completed = offline->batch.completed,
         .failed = offline->batch.failed,
         .seconds = seconds_between(offline->ready_ns, offline->ended_ns),
+        .seconds_before = offline->time.before,
         .load_seconds = seconds_between(offline->started_ns, offline->ready_ns),
         .usage = offline->batch.usage,
         .done_before = offline->done_before,
@@ -393,7 +407,8 @@ static void remove_state(const char *folder) {
 
 enum err offline_run(const struct offline_options *options, struct offline_summary *ret_summary,
                      struct error *error) {
-    struct offline offline = {.options = options, .started_ns = clock_monotonic_ns()};
+    struct offline offline = {
+        .options = options, .started_ns = clock_monotonic_ns(), .time.fd = -1};
     struct node_options node = options->node;
     enum err err = name_folder(options, offline.folder, error);
     if (err != OK) return err;
@@ -403,6 +418,7 @@ enum err offline_run(const struct offline_options *options, struct offline_summa
     if (err != OK) return err;
     err = work(&offline, error);
     summarize(&offline, ret_summary);
+    offline_time_end(&offline.time);
     node_close(offline.node, err == OK || err == ERR_CANCELLED ? 0 : DRAIN_MS);
     /* A refused file leaves no folder, so that the corrected file is a new start. */
     bool is_refused =

@@ -41,6 +41,7 @@ struct offline_options {
 struct offline_summary {
     uint64_t requests, completed, failed;
     double seconds;             /* from the first request to the last result, in this call */
+    double seconds_before;      /* earlier calls took; NAN: not known */
     double load_seconds;        /* from the start until the model was ready */
     struct usage usage;         /* usage of all calls together */
     uint64_t done_before;       /* requests that earlier calls finished */
