@@ -69,6 +69,7 @@ struct world_traits {
     float x_scale;        /* behind each layer; 0: none. With has_post */
     /* Latent layers, all of them: then kv_heads is 1, head_dim rank + rotary. */
     uint32_t rank, q_rank, still_dim, value_dim; /* rank 0: none; q_rank 0: one product makes q */
+    bool is_unfolded;                            /* prompts have the sizes and the room for it */
     uint32_t away; /* layers whose experts lie in the host's memory; then the first layer has
                       experts, too */
     bool has_both; /* experts beside a feed-forward, their weights times factors; likewise */

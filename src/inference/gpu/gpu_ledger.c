@@ -249,8 +249,11 @@ static uint64_t step_bytes(const struct gpu_program *program, const struct gpu_l
         (program->pools ? rows * 4 + texts * (8 + program->width * UINT64_C(4)) : 0) +
         limits->edits_max * sizeof(struct draw_edit) + limits->named_max * UINT64_C(8);
     const uint64_t states = limits->state_places > 0 ? limits->sequences_max : 0;
+    /* Prompts of latent layers list their pages once more. */
+    const uint64_t unfolded =
+        program->latent.rank > 0 ? ((uint64_t)limits->items_max + limits->pages_max) * 4 : 0;
     return limits->steps_max *
-           ((rows + wanted) * 8 + limits->pages_max * UINT64_C(4) +
+           (unfolded + (rows + wanted) * 8 + limits->pages_max * UINT64_C(4) +
             states * sizeof(struct gpu_state_item) + limits->group_count * group + samples);
 }
 

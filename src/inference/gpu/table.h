@@ -53,7 +53,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 28u
+#define GPU_ABI 29u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -334,6 +334,7 @@ struct gpu_op_call {
 struct gpu_counters {
     uint64_t steps;
     uint64_t rows;
+    uint64_t unfolded_rows;   /* rows of latent layers that attended by keys and values of heads */
     uint64_t busy_ns;         /* time in which a step was being computed */
     uint64_t op_ns[OP_KINDS]; /* per kind of operation; zero unless it is measured */
     /* Graphs: what a GPU prepares so that most of a step starts with one call. */

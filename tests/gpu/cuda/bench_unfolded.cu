@@ -150,6 +150,8 @@ static void unfold(struct unfolded_bench *b, bool is_tuned) {
     struct cuda_multiply call = {};
     call.outputs = b->load.heads * CUDA_UNFOLDED_HEAD, call.inputs = RANK, call.weights = b->kv_b;
     call.in = b->rows, call.sums = b->unfolded;
+    const struct cuda_unfold_heads heads = {b->k_b, b->v_b, b->kv_b, b->load.heads, RANK};
+    if (!is_tuned) MUST_BE_OK(cuda_unfold_heads(&heads, stream, error));
     if (!is_tuned) MUST_BE_OK(cuda_entry_rows(&b->entry_rows, stream, error));
     multiply(b, call, b->load.prompts * b->each, is_tuned);
 }
@@ -176,25 +178,21 @@ static void tell(const struct unfolded_bench *b, const char *name, double us, do
                 b->load.heads, b->load.prompts, b->load.cached, b->load.rows);
 }
 
-static void bench_forms(struct unfolded_bench *b, double pairs) {
+static void bench_form(struct unfolded_bench *b, double pairs) {
     const double of_product = 4.0 * HEAD * RANK * b->load.heads * b->load.prompts * b->tokens;
-    static const char *const names[] = {"unfolded, 2 x 128", "unfolded, 192", "unfolded, 256"};
     tell(b, "unfolding alone", time_us([&](int) { unfold(b, false); }), of_product);
-    for (int form = 0; form < CUDA_UNFOLDED_FORMS; form++) {
-        const enum cuda_unfolded_form as = (enum cuda_unfolded_form)form;
-        const struct cuda_tile_items items = items_of(b, cuda_unfolded_rows(as));
-        auto attend = [&](int) {
-            MUST_BE_OK(cuda_attention_unfolded(&b->call, as, &items, stream, error));
-        };
-        CUDA_MUST(cudaMemsetAsync(
-            b->y, 0xff, (size_t)b->load.prompts * b->load.rows * b->load.heads * HEAD * 2, stream));
-        const double us = time_us(attend), off = apart(b);
-        (void)printf("# %s: apart from the absorbed form by %.4f%s\n", names[form], off,
-                     off <= APART_MAX ? "" : ": WRONG");
-        tell(b, names[form], us, 640 * pairs);
-        tell(b, "  with unfolding", time_us([&](int i) { unfold(b, false), attend(i); }),
-             640 * pairs + of_product);
-    }
+    const struct cuda_tile_items items = items_of(b, CUDA_UNFOLDED_ROWS);
+    auto attend = [&](int) {
+        MUST_BE_OK(cuda_attention_unfolded(&b->call, &items, stream, error));
+    };
+    CUDA_MUST(cudaMemsetAsync(
+        b->y, 0xff, (size_t)b->load.prompts * b->load.rows * b->load.heads * HEAD * 2, stream));
+    const double us = time_us(attend), off = apart(b);
+    (void)printf("# unfolded: apart from the absorbed form by %.4f%s\n", off,
+                 off <= APART_MAX ? "" : ": WRONG");
+    tell(b, "unfolded", us, 640 * pairs);
+    tell(b, "  with unfolding", time_us([&](int i) { unfold(b, false), attend(i); }),
+         640 * pairs + of_product);
 }
 
 static void bench_load(struct cuda_products *products, const struct unfolded_load &load) {
@@ -215,7 +213,7 @@ static void bench_load(struct cuda_products *products, const struct unfolded_loa
     tell(&b, "  with its products",
          time_us([&](int i) { absorb(&b, false), attend(i), put_out(&b, false); }),
          2176 * pairs + of_products);
-    bench_forms(&b, pairs);
+    bench_form(&b, pairs);
     gpu_release();
 }
 

@@ -96,8 +96,8 @@ static struct unfolded_world world_of(struct rng *rng, uint32_t heads,
 
 /* Items of at most `rows_max` rows, which begin with the first row of each prompt. With a list of
  * rows an item's are in the opposite order. */
-static void attend(struct unfolded_world *world, enum cuda_unfolded_form form, bool is_listed) {
-    const uint32_t most = cuda_unfolded_rows(form);
+static void attend(struct unfolded_world *world, bool is_listed) {
+    const uint32_t most = CUDA_UNFOLDED_ROWS;
     std::vector<gpu_tile_item> items(1); /* the first has no rows */
     std::vector<uint32_t> firsts(1), order;
     uint32_t row = 0;
@@ -116,7 +116,7 @@ static void attend(struct unfolded_world *world, enum cuda_unfolded_form form, b
     world->call.firsts = gpu_copy(firsts);
     const struct cuda_tile_items call = {gpu_copy(items), (uint32_t)items.size(),
                                          is_listed ? gpu_copy(order) : NULL};
-    MUST_BE_OK(cuda_attention_unfolded(&world->call, form, &call, stream, error));
+    MUST_BE_OK(cuda_attention_unfolded(&world->call, &call, stream, error));
     gpu_settle();
 }
 
@@ -160,8 +160,7 @@ static std::vector<double> reference(const struct unfolded_world *world, uint32_
     return y;
 }
 
-static void compare(const struct unfolded_world *world, enum cuda_unfolded_form form,
-                    const char *what) {
+static void compare(const struct unfolded_world *world, const char *what) {
     const std::vector<float> got = floats_of_bf16(
         gpu_read((const uint16_t *)world->call.y, (size_t)world->rows * world->heads * VALUE));
     double squares = 0, all = 0;
@@ -177,19 +176,17 @@ static void compare(const struct unfolded_world *world, enum cuda_unfolded_form 
         }
     const double error = sqrt(squares / std::max(all, 1e-30));
     report(is_number && error <= ERROR_MAX,
-           "unfolded, form %d, %u heads, %zu prompts, %u rows%s: "
-           "off by %.5f",
-           (int)form, world->heads, world->prompts.size(), world->rows, what, error);
+           "unfolded, %u heads, %zu prompts, %u rows%s: off by %.5f", world->heads,
+           world->prompts.size(), world->rows, what, error);
 }
 
 static void check_prompts(struct rng *rng, uint32_t heads,
                           const std::vector<struct prompt> &prompts) {
-    for (int form = 0; form < CUDA_UNFOLDED_FORMS; form++) {
+    for (int is_listed = 0; is_listed < 2; is_listed++) {
         if (rng_below(rng, check_one_in) != 0) continue;
         struct unfolded_world world = world_of(rng, heads, prompts);
-        const bool is_listed = rng_below(rng, 2) == 0;
-        attend(&world, (enum cuda_unfolded_form)form, is_listed);
-        compare(&world, (enum cuda_unfolded_form)form, is_listed ? " in a list" : "");
+        attend(&world, is_listed);
+        compare(&world, is_listed ? " in a list" : "");
         gpu_release();
     }
 }
@@ -198,9 +195,9 @@ static void check_prompts(struct rng *rng, uint32_t heads,
 static void check_company(struct rng *rng) {
     struct unfolded_world world = world_of(rng, 2, {{100, 0, 0}, {40, 3, 0}});
     const size_t count = (size_t)world.rows * 2 * VALUE;
-    attend(&world, CUDA_UNFOLDED_2X128, false);
+    attend(&world, false);
     const std::vector<uint16_t> alone = gpu_read((const uint16_t *)world.call.y, count);
-    attend(&world, CUDA_UNFOLDED_2X128, true);
+    attend(&world, true);
     report(gpu_read((const uint16_t *)world.call.y, count) == alone,
            "unfolded: a row's bits are the same at another place of its item");
     gpu_release();
@@ -226,20 +223,42 @@ static void check_rows(struct rng *rng, uint32_t pages, uint32_t rank, uint32_t 
     gpu_release();
 }
 
+static void check_heads(struct rng *rng, uint32_t heads, uint32_t rank) {
+    const size_t count = (size_t)heads * STILL * rank;
+    const std::vector<uint16_t> k = random_bf16(rng, count, 1.0f),
+                                v = random_bf16(rng, count, 1.0f);
+    uint16_t *kv = gpu_take<uint16_t>(2 * count);
+    const struct cuda_unfold_heads call = {gpu_copy(k), gpu_copy(v), kv, heads, rank};
+    MUST_BE_OK(cuda_unfold_heads(&call, stream, error));
+    gpu_settle();
+    const std::vector<uint16_t> got = gpu_read(kv, 2 * count);
+    bool is_right = true;
+    for (size_t n = 0; n < got.size(); n++) {
+        const size_t head = n / rank / CUDA_UNFOLDED_HEAD, i = n / rank % CUDA_UNFOLDED_HEAD;
+        const size_t r = n % rank;
+        is_right &= got[n] == (i < STILL ? k[(head * rank + r) * STILL + i]
+                                         : v[(head * VALUE + i - STILL) * rank + r]);
+    }
+    report(is_right, "unfolding %u heads of entries of %u", heads, rank);
+    gpu_release();
+}
+
 static void check_refusals(void) {
     struct error error = {};
+    const struct cuda_unfold_heads heads = {NULL, NULL, NULL, 1, 96};
+    report(cuda_unfold_heads(&heads, stream, &error) == ERR_INVALID, "%s", error.text);
     const struct cuda_entry_rows rows = {NULL, NULL, 1, 12, 64, NULL};
     report(cuda_entry_rows(&rows, stream, &error) == ERR_INVALID, "%s", error.text);
     const struct cuda_unfolded call = {};
     const struct cuda_tile_items none = {};
-    report(cuda_attention_unfolded(&call, CUDA_UNFOLDED_192, &none, stream, &error) == ERR_INVALID,
-           "%s", error.text);
+    report(cuda_attention_unfolded(&call, &none, stream, &error) == ERR_INVALID, "%s", error.text);
 }
 
 void check_unfolded(void) {
     struct rng rng = random_of("unfolded");
     check_refusals();
     check_rows(&rng, 0, 512, 64), check_rows(&rng, 7, 512, 64), check_rows(&rng, 33, 64, 32);
+    check_heads(&rng, 1, 64), check_heads(&rng, 3, 512);
     if (!cuda_has_unfolded()) return note("unfolded attention is for products of warpgroups");
     check_prompts(&rng, 1, {{1, 0, 0}});
     check_prompts(&rng, 3, {{16, 0, 0}, {17, 0, 0}, {33, 31, 0}, {64, 0, 0}, {65, 64, 0}});

@@ -3,13 +3,14 @@
 
 #include "gpu/cuda/attention_of.cuh"
 #include "gpu/cuda/launch.cuh"
+#include "gpu/cuda/modules.h"
 
 #define ROW_THREADS 256
 #define ROWS_AT_ONCE (ROW_THREADS / 32)
+#define SQUARE 64 /* numbers of a matrix of a head that a block turns, in both directions */
 
 using shape_2x128 = unfolded_shape<8, 32, 2>;
-using shape_192 = unfolded_shape<12, 64, 1>;
-using shape_256 = unfolded_shape<16, 32, 1>;
+static_assert(shape_2x128::ROWS == (int)CUDA_UNFOLDED_ROWS, "rows of an item");
 
 /* A block is an item and head; `of` has what bounds and results need. */
 template <class S>
@@ -68,29 +69,51 @@ enum err cuda_entry_rows(const struct cuda_entry_rows *call, cuda_stream stream,
                                    ROW_THREADS, 0, stream, error, *call);
 }
 
-uint32_t cuda_unfolded_rows(enum cuda_unfolded_form form) {
-    return form == CUDA_UNFOLDED_2X128 ? shape_2x128::ROWS
-           : form == CUDA_UNFOLDED_192 ? shape_192::ROWS
-                                       : shape_256::ROWS;
+/* A block has a square of K, which it turns, or of V. */
+__global__ void __launch_bounds__(ROW_THREADS) unfold_heads(struct cuda_unfold_heads call) {
+    CUDA_SHARED uint16_t square[SQUARE][SQUARE + 2];
+    constexpr uint32_t EACH = CUDA_UNFOLDED_STILL;
+    const uint32_t head = blockIdx.z, r = blockIdx.x * SQUARE;
+    const bool is_value = blockIdx.y >= EACH / SQUARE;
+    const uint32_t i = blockIdx.y % (EACH / SQUARE) * SQUARE;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint16_t *to = (uint16_t *)call.kv_b +
+                   ((size_t)head * CUDA_UNFOLDED_HEAD + (is_value ? EACH : 0) + i) * call.rank + r;
+    wait_for_before();
+    let_next_start();
+    if (is_value) {
+        const uint16_t *from =
+            (const uint16_t *)call.v_b + ((size_t)head * EACH + i) * call.rank + r;
+        for (uint32_t n = warp; n < SQUARE; n += ROWS_AT_ONCE)
+            ((uint32_t *)(to + (size_t)n * call.rank))[lane] =
+                __ldg((const uint32_t *)(from + (size_t)n * call.rank) + lane);
+        return;
+    }
+    const uint16_t *from = (const uint16_t *)call.k_b + ((size_t)head * call.rank + r) * EACH + i;
+    for (uint32_t n = warp; n < SQUARE; n += ROWS_AT_ONCE)
+        *(uint32_t *)&square[n][2 * lane] =
+            __ldg((const uint32_t *)(from + (size_t)n * EACH) + lane);
+    __syncthreads();
+    for (uint32_t n = warp; n < SQUARE; n += ROWS_AT_ONCE)
+        ((uint32_t *)(to + (size_t)n * call.rank))[lane] =
+            square[2 * lane][n] | (uint32_t)square[2 * lane + 1][n] << 16;
+}
+
+enum err cuda_unfold_heads(const struct cuda_unfold_heads *call, cuda_stream stream,
+                           struct error *error) {
+    static_assert(CUDA_UNFOLDED_STILL == CUDA_UNFOLDED_VALUE, "as many squares of K as of V");
+    if (call->rank % SQUARE != 0)
+        return err_set(error, ERR_INVALID, "unfolding heads: entries of %u", call->rank);
+    const dim3 squares(call->rank / SQUARE, CUDA_UNFOLDED_HEAD / SQUARE, call->heads);
+    return cuda_launch<unfold_heads>("unfolding heads", squares, ROW_THREADS, 0, stream, error,
+                                     *call);
 }
 
 bool cuda_has_unfolded(void) {
     return cuda_has_groups();
 }
 
-template <class S>
-static enum err launch(const struct cuda_unfolded *call, const struct cuda_tile_items *items,
-                       cuda_stream stream, struct error *error) {
-    struct cuda_attention of = {};
-    of.kv_heads = of.head_count = call->heads;
-    of.head_dim = CUDA_UNFOLDED_VALUE, of.scale = call->scale;
-    of.positions = call->positions, of.y = call->y, of.y_stride = call->y_stride;
-    return cuda_launch<unfolded_tiles<S>>("unfolded attention", items->item_count * call->heads,
-                                          S::THREADS, S::SHARED_BYTES, stream, error, of, *call,
-                                          *items);
-}
-
-enum err cuda_attention_unfolded(const struct cuda_unfolded *call, enum cuda_unfolded_form form,
+enum err cuda_attention_unfolded(const struct cuda_unfolded *call,
                                  const struct cuda_tile_items *items, cuda_stream stream,
                                  struct error *error) {
     if (!cuda_has_unfolded())
@@ -98,7 +121,14 @@ enum err cuda_attention_unfolded(const struct cuda_unfolded *call, enum cuda_unf
     if (call->entry_dim % 8 != 0 || call->turned_stride % 8 != 0 || call->y_stride % 8 != 0 ||
         call->heads == 0)
         return err_set(error, ERR_INVALID, "unfolded attention: a stride, or no heads");
-    if (form == CUDA_UNFOLDED_2X128) return launch<shape_2x128>(call, items, stream, error);
-    if (form == CUDA_UNFOLDED_192) return launch<shape_192>(call, items, stream, error);
-    return launch<shape_256>(call, items, stream, error);
+    struct cuda_attention of = {};
+    of.kv_heads = of.head_count = call->heads;
+    of.head_dim = CUDA_UNFOLDED_VALUE, of.scale = call->scale;
+    of.positions = call->positions, of.y = call->y, of.y_stride = call->y_stride;
+    using S = shape_2x128;
+    return cuda_launch<unfolded_tiles<S>>("unfolded attention", items->item_count * call->heads,
+                                          S::THREADS, S::SHARED_BYTES, stream, error, of, *call,
+                                          *items);
 }
+
+CUDA_MODULE(attention_unfolded, unfolded_tiles<shape_2x128>)

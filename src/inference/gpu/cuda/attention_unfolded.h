@@ -3,13 +3,11 @@
 
 /* attention_unfolded: prompts of latent layers by keys and values of heads, instead of by entries.
  *
- * The entries of a prompt's tokens become keys and values of all heads once per step, by one
- * product with `kv_b` (for each head the rows of K, then those of V, as folders have it). Then a
- * query meets 128 + 64 numbers of a key and 128 of a value, where the absorbed form
- * (attention_latent.cuh) has 576 and 512. The sizes are those of DeepSeek V2 and V3 alone.
- *
- * In the plugin nothing calls it yet: `cuda-kernels --bench unfolded` runs both forms, and
- * docs/internals/inference/latent.md says what has to be measured first.
+ * The entries of a prompt's tokens become keys and values of all heads once per layer and step, by
+ * one product with `kv_b` (for each head the rows of K, then those of V). Then a query meets
+ * 128 + 64 numbers of a key and 128 of a value, where the absorbed form (attention_latent.cuh) has
+ * 576 and 512. The sizes are those of DeepSeek V2 and V3 alone. plugin_unfold.c says which rows of
+ * a step take this form.
  *
  * Every pointer is to GPU memory; every call only enqueues, and allocates nothing.
  *
@@ -42,6 +40,17 @@ struct cuda_entry_rows {
 enum err cuda_entry_rows(const struct cuda_entry_rows *call, cuda_stream stream,
                          struct error *error) MUST_CHECK;
 
+/* kv_b (heads, CUDA_UNFOLDED_HEAD, rank) = K of each head, turned, then its V. */
+struct cuda_unfold_heads {
+    const void *k_b; /* (heads, rank, CUDA_UNFOLDED_STILL) bf16 */
+    const void *v_b; /* (heads, CUDA_UNFOLDED_VALUE, rank) bf16 */
+    void *kv_b;
+    uint32_t heads;
+    uint32_t rank; /* a multiple of 64 */
+};
+enum err cuda_unfold_heads(const struct cuda_unfold_heads *call, cuda_stream stream,
+                           struct error *error) MUST_CHECK;
+
 struct cuda_unfolded {
     uint32_t heads;
     float scale;        /* > 0 */
@@ -60,23 +69,14 @@ struct cuda_unfolded {
     size_t y_stride;           /* elements */
 };
 
-/* The shapes of blocks, of which a card will say the fastest. */
-enum cuda_unfolded_form {
-    CUDA_UNFOLDED_2X128, /* two blocks of 128 rows per multiprocessor, stages of 32 tokens */
-    CUDA_UNFOLDED_192,   /* one of 192, stages of 64 */
-    CUDA_UNFOLDED_256,   /* one of 256, stages of 32 */
-    CUDA_UNFOLDED_FORMS,
-};
-
-/* The most rows of an item. */
-uint32_t cuda_unfolded_rows(enum cuda_unfolded_form form);
+#define CUDA_UNFOLDED_ROWS 128u /* the most of an item */
 
 /* Whether the GPU has what the kernels need. */
 bool cuda_has_unfolded(void);
 
 /* Items as those of cuda_attention_tiles without partials: each leaves the results of its rows.
  * ERR_INVALID where cuda_has_unfolded() is false, or an address is odd. */
-enum err cuda_attention_unfolded(const struct cuda_unfolded *call, enum cuda_unfolded_form form,
+enum err cuda_attention_unfolded(const struct cuda_unfolded *call,
                                  const struct cuda_tile_items *items, cuda_stream stream,
                                  struct error *error) MUST_CHECK;
 

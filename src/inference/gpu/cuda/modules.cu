@@ -13,6 +13,7 @@
     X(attention_latent)                                                                            \
     X(attention_tile_bf16)                                                                         \
     X(attention_tile_e4m3)                                                                         \
+    X(attention_unfolded)                                                                          \
     X(attention_wide)                                                                              \
     X(conv_short)                                                                                  \
     X(delta_chunk)                                                                                 \

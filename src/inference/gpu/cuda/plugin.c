@@ -232,6 +232,7 @@ static void close_one(struct gpu *gpu) {
     free(gpu->matrices);
     free(gpu->ops);
     free(gpu->places);
+    free(gpu->unfold.owners);
     gpu_shard_release(&gpu->shard);
     free(gpu);
 }

@@ -62,8 +62,10 @@ void experts_place(struct gpu *gpu, const struct gpu_program *program, struct me
     order->weights = memory_take(memory, part, pairs * sizeof *order->weights);
     order->order = memory_take(memory, part, pairs * sizeof *order->order);
     order->tiles = memory_take(memory, part, tiles * sizeof *order->tiles);
-    room->gated = memory_take(memory, part, pairs * most.ffn * sizeof *room->gated);
-    room->sums = memory_take(memory, part, pairs * program->width * sizeof *room->sums);
+    room->gated_count = pairs * most.ffn;
+    room->sum_count = pairs * program->width;
+    room->gated = memory_take(memory, part, room->gated_count * sizeof *room->gated);
+    room->sums = memory_take(memory, part, room->sum_count * sizeof *room->sums);
     if (!has_codes(program)) return;
     room->in = memory_take(memory, part, (size_t)gpu->row_bucket * program->width);
     room->codes = memory_take(memory, part, pairs * most.ffn);

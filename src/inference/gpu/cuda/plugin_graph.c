@@ -31,6 +31,7 @@ static struct graph *graph_for(struct gpu *gpu, const struct flight *flight) {
     uint32_t index = 0;
     const uint32_t rows = flight->step.row_count;
     if (rows == 0 || flight->is_careful) return NULL; /* a graph has no place to wait in */
+    if (flight->step.unfold.rows > 0) return NULL;    /* nor such launches */
     while (index < gpu->graph_count && gpu->graphs[index].rows < rows) index++;
     return index < gpu->graph_count ? &gpu->graphs[index] : NULL;
 }

@@ -18,6 +18,7 @@
  *     plugin_walk.c     operations become kernels (plugin_walk.h)
  *     plugin_attention.c, plugin_latent.c, plugin_experts.c, plugin_texts.c  those of attention, of
  *                       entries for all heads, of experts, of whole texts
+ *     plugin_unfold.c   prompts of entries whose keys and values are unfolded (plugin_unfold.h)
  *     plugin_recurrent.c  those of layers with a state
  *     plugin_rows.c     the rows that a product reads
  *     plugin_ranks.c    several GPUs that compute every step together
@@ -47,6 +48,7 @@
 #include "gpu/cuda/pages.h"
 #include "gpu/cuda/plugin_away.h"
 #include "gpu/cuda/plugin_step.h"
+#include "gpu/cuda/plugin_unfold.h"
 #include "gpu/cuda/products.h"
 #include "gpu/cuda/recurrent.h"
 #include "gpu/cuda/reduce.h"
@@ -122,6 +124,7 @@ struct experts_room {
     struct cuda_expert_order order; /* that of the layer that runs */
     void *in;                       /* (bucket, width) codes of 8 bits of what ROUTE prepares */
     uint16_t *gated;                /* (pairs, ffn) in the order */
+    size_t gated_count, sum_count;  /* numbers in gated and in sums */
     void *codes;                    /* (pairs, ffn) its codes of 8 bits */
     float *scales;                  /* (pairs) scales of codes */
     uint16_t *sums;                 /* (pairs, width) */
@@ -210,6 +213,7 @@ struct gpu {
     struct cuda_grouped_room grouped_room;
     struct experts_room experts;
     struct away_room away;
+    struct unfold_room unfold;
     struct recurrent_room recurrent;
     float *partial_o, *partial_ml;
     int32_t *last_token; /* (sequences_max) */

@@ -222,6 +222,7 @@ static void lay_out(struct layout *layout) {
     ranks_place(layout->gpu, layout->program, &layout->memory, &layout->code);
     grouped_place(layout);
     experts_place(layout->gpu, layout->program, &layout->memory);
+    unfold_place(layout->gpu, layout->program);
     side_place(layout->gpu, layout->program, &layout->memory);
     recurrent_place(layout->gpu, layout->program, &layout->memory);
     place_flights(layout);
@@ -283,7 +284,8 @@ static enum err set_sizes(struct gpu *gpu, const struct gpu_program *program,
     gpu->matrices = calloc(program->matrix_count, sizeof *gpu->matrices);
     gpu->ops = calloc(program->op_count, sizeof *gpu->ops);
     gpu->places = calloc(limits->layer_places, sizeof *gpu->places);
-    if (gpu->matrices && gpu->ops && gpu->places) return OK;
+    gpu->unfold.owners = calloc(limits->rows_max, sizeof *gpu->unfold.owners);
+    if (gpu->matrices && gpu->ops && gpu->places && gpu->unfold.owners) return OK;
     return err_set(error, ERR_LIMIT, "no memory for a program");
 }
 
@@ -292,9 +294,11 @@ static void drop_sizes(struct gpu *gpu) {
     free(gpu->matrices);
     free(gpu->ops);
     free(gpu->places);
+    free(gpu->unfold.owners);
     gpu->matrices = NULL;
     gpu->ops = NULL;
     gpu->places = NULL;
+    gpu->unfold.owners = NULL;
 }
 
 enum err prepare_one(struct gpu *gpu, const struct gpu_program *program,

@@ -29,6 +29,9 @@ size_t step_block_bytes(const struct gpu_program *program, const struct gpu_limi
                      limits->edits_max * sizeof(struct draw_edit) +
                      limits->named_max * sizeof(int32_t);
     if (limits->state_places > 0) step += limits->sequences_max * sizeof(struct gpu_state_item);
+    /* Unfolded rows have fewer items than those that they had before. */
+    if (program->latent.rank > 0)
+        step += ((size_t)limits->items_max + limits->pages_max) * sizeof(uint32_t);
     size_t gaps = (size_t)(limits->group_count + 3) * PUTS_MAX * 16;
     return step + limits->group_count * group + samples + gaps + texts_block_bytes(program, limits);
 }
@@ -100,6 +103,7 @@ enum err step_put(struct gpu *gpu, struct flight *flight, const struct gpu_step 
         group->pages = PUT(block, from->pages, from->page_count);
         put_attention(block, &from->all, &group->all);
     }
+    unfold_put(gpu, block, step, to);
     recurrent_put(gpu, flight, step);
     texts_put(gpu, flight, step);
     if (put_kept(gpu, flight, step)) return OK;

@@ -39,6 +39,14 @@ struct card_group {
     struct card_attention all;
     struct card_attention kept;
 };
+/* The last rows of a step whose prompts are unfolded (plugin_unfold.h). */
+struct card_unfold {
+    uint32_t rows; /* 0: none */
+    struct card_tiles items;
+    const uint32_t *firsts; /* (items.count) as struct cuda_unfolded has them */
+    const uint32_t *pages;  /* (page_count) those of all keys */
+    uint32_t page_count;
+};
 /* A step's arrays on the GPU. */
 struct card_step {
     uint32_t row_count;
@@ -55,6 +63,7 @@ struct card_step {
     uint32_t state_count;
     uint32_t decoded_count;
     struct card_group groups[GPU_GROUPS_MAX];
+    struct card_unfold unfold;
 };
 
 /* The draws of one call of sample, on the GPU. */

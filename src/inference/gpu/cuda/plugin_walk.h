@@ -138,6 +138,8 @@ enum err walk_attend(struct walk *walk, const struct card_op *op, struct cuda_at
 
 /* The products of heads of LATENT_Q or LATENT_OUT, but for the rows. */
 struct cuda_multiply latent_product(const struct gpu *gpu, const struct card_op *op);
+/* The product that makes keys and values of all heads, but for the rows. */
+struct cuda_multiply unfold_product(const struct gpu *gpu);
 enum err walk_latent_entry(struct walk *walk, const struct card_op *op,
                            struct error *error) MUST_CHECK;
 enum err walk_latent_q(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;

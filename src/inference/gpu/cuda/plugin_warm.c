@@ -69,6 +69,20 @@ static enum err tune_heads(struct gpu *gpu, const struct card_op *at, struct err
     return err;
 }
 
+/* The same of the product that unfolds entries. */
+static enum err tune_unfolding(struct gpu *gpu, struct error *error) {
+    const uint32_t tokens = gpu->unfold.tokens;
+    const uint32_t most = tokens < ROW_BUCKET_MAX ? tokens : ROW_BUCKET_MAX;
+    struct cuda_multiply call = unfold_product(gpu);
+    enum err err = OK;
+    for (uint32_t rows = 1; row_bucket(rows) <= most && err == OK; rows = call.rows + 1) {
+        call.rows = row_bucket(rows);
+        err = cuda_products_tune(gpu->products, &call, 1, 0, gpu->compute, error);
+        if (call.rows == ROW_BUCKET_MAX) break;
+    }
+    return err;
+}
+
 /* Numbers for the products that are timed: those of a matrix, for zeros run faster. */
 static enum err fill_codes(struct gpu *gpu, struct error *error) {
     size_t most = 0, at = 0;
@@ -145,6 +159,7 @@ static enum err warm_one(struct gpu *gpu, struct error *error) {
         if (kind == OP_LATENT_Q || kind == OP_LATENT_OUT)
             err = tune_heads(gpu, &gpu->ops[i], error);
     }
+    if (err == OK && gpu->unfold.tokens > 0) err = tune_unfolding(gpu, error);
     return err;
 }
 

@@ -395,6 +395,16 @@ static void multiply_head(const struct cuda_multiply *call, size_t head) {
     free(weights);
 }
 
+/* The library computes the rows of a whole bucket: what stands behind the last row is lost. */
+static void spoil_rest(const struct cuda_multiply *call) {
+    const bool is_int32 = call->format == CUDA_FORMAT_INT8;
+    const size_t count = call->batch > 0 ? call->batch : 1, apart = call->outputs + call->gap;
+    const size_t bytes = cuda_format_out_bytes(call->format);
+    for (size_t at = call->rows * count; at < row_bucket(call->rows) * count; at++)
+        memset((char *)call->sums + at * apart * bytes, is_int32 ? 0x7f : 0xff,
+               call->outputs * bytes);
+}
+
 static enum err again_multiply(const void *call, const void *more, struct error *error) {
     (void)more;
     return cuda_multiply(NULL, call, NULL, error);
@@ -408,6 +418,7 @@ enum err cuda_multiply(struct cuda_products *products, const struct cuda_multipl
     for (size_t head = 0; head < call->batch; head++) multiply_head(call, head);
     if (call->batch == 0)
         (call->format == CUDA_FORMAT_INT8 ? multiply_int8 : multiply_numbers)(call);
+    spoil_rest(call);
     return OK;
 }
 
