@@ -30,7 +30,7 @@ struct unfold_room {
     uint16_t *rows;     /* (tokens, rank) bf16: entries without what turns */
     uint16_t *unfolded; /* (tokens, heads, keys and values) bf16 */
     uint32_t tokens;    /* 0: none are unfolded */
-    uint32_t *owners;   /* (rows_max) of the host: 1 + the tile item of each row; 0: none */
+    uint32_t *owners;   /* (rows_max) in the host: 1 + the tile item of each row; 0: none */
 };
 
 /* Finds the room, behind experts_place. */
