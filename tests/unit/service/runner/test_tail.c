@@ -354,10 +354,12 @@ static void a_slow_worker_holds_the_lines_of_its_next_seconds(void **state) {
 
 /* --- workers that fail at once --- */
 
+/* The other worker has the first line: until it has had one, it counts as no neighbour, and the
+ * failing one is believed for as long. */
 static struct store_batch run_with_a_failing_worker(const struct worker_echo_options *failing) {
     struct pipeline p = {0};
     char id[STORE_ID_BYTES];
-    struct worker_echo_options echo[2] = {*failing, {.latency_ms = 20}};
+    struct worker_echo_options echo[2] = {{.latency_ms = 20}, *failing};
     pipeline_dir(&p);
     pipeline_open(&p, &(struct runner_options){.lookahead_lines = 32}, echo, 2);
     pipeline_submit(&p, "f", 600, id);
