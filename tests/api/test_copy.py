@@ -44,6 +44,11 @@ class Machine(support.Server):
                          environment={**storage.environment, **self.clock.environment})
 
     def stand_by(self):
+        self.stand_by_at_once()
+        support.until(lambda: "event=standing_by" in self.log_text())
+        return self
+
+    def stand_by_at_once(self):
         self.log = open(self.state.parent / f"{self.state.name}.log", "a")
         self.led = self.log_text().count("event=copy_leads")
         self.process = subprocess.Popen(
@@ -53,8 +58,6 @@ class Machine(support.Server):
             stderr=self.log,
             text=True,
             env={**os.environ, **self.environment})
-        support.until(lambda: "event=standing_by" in self.log_text())
-        return self
 
     def take_over(self):
         """Waits until it serves; its clock moves until it leads, in steps that a look counts
@@ -319,6 +322,49 @@ def test_a_storage_that_writes_over_what_exists_is_refused(storage, tmp_path):
     done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "one", *ECHO, "--copy-to",
                          PLACE, env=storage.environment, timeout=60)
     assert done.returncode == 3 and "'If-None-Match: *'" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("place, method, answer, status, words", [
+    (PLACE, "GET", (403, "RequestTimeTooSkewed"), 5, ["403 RequestTimeTooSkewed"]),
+    (PLACE, "PUT", (403, "AccessDenied"), 5, ["403 AccessDenied to the upload"]),
+    (PLACE, "GET", (301, "PermanentRedirect"), 3, ["301 PermanentRedirect"]),
+    (PLACE, "PUT", (301, "PermanentRedirect"), 3, ["301 PermanentRedirect"]),
+    (PLACE, "GET", (400, "AuthorizationHeaderMalformed"), 3, ["400 AuthorizationHeaderMalformed"]),
+    ("s3://nowhere/one", None, None, 4, ["s3://nowhere/one", "404 NoSuchBucket"]),
+    (f"s3://{BUCKET}/", None, None, 3, [f"'s3://{BUCKET}/'", "s3://BUCKET/PREFIX"])])
+@pytest.mark.parametrize("standby", [(), ("--standby", )])
+def test_a_place_that_will_not_do_ends_the_start_and_is_named(storage, tmp_path, place, method,
+                                                              answer, status, words, standby):
+    if standby and method == "PUT":
+        pytest.skip("a standby that finds no copy writes nothing")
+    if method:
+        error = f"<Error><Code>{answer[1]}</Code></Error>"
+        storage.answers = [(method, "", (answer[0], error))] * 100
+    done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "one", *ECHO, "--copy-to",
+                         place, *standby, env=storage.environment, timeout=120)
+    assert done.returncode == status, done.stderr
+    for word in ["--copy-to", *words]:
+        assert word in done.stderr, done.stderr
+
+
+def test_a_slash_at_the_end_of_the_place_says_nothing(storage, machine, tmp_path):
+    one = machine("one").start()
+    key = one.json("POST", "/v1/keys", {"name": "team", "scopes": ["files"]})
+    one.kill()
+    done = support.quern("restore", PLACE + "//", "--state-dir", tmp_path / "two",
+                         env=storage.environment)
+    assert done.returncode == 0, done.stderr
+    assert key["id"] in (tmp_path / "two/keys.jsonl").read_text()
+
+
+def test_a_start_that_waits_for_its_storage_says_so(storage, machine):
+    one, two = machine("one").start(), machine("two")
+    storage.is_away = True
+    two.stand_by_at_once()
+    support.until(lambda: "event=copy_unread" in two.log_text() and "503" in two.log_text())
+    storage.is_away = False
+    support.until(lambda: "event=standing_by" in two.log_text())
+    assert one.json("GET", "/v1/models")["data"]
 
 
 def doctor(storage, folder, **environment):

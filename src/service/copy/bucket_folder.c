@@ -66,9 +66,11 @@ static enum err folder_write(struct bucket *bucket, const char *name, struct str
         if (err == OK)
             err = os_write_file(fresh, 0600, bytes.bytes ? bytes.at : "", bytes.bytes, error);
     }
-    if (err == OK) err = only_new ? os_link(fresh, file, error) : os_rename(fresh, file, error);
-    /* Another server took it for one that a kill left. */
-    if (err == ERR_NOT_FOUND) err = err_set(error, ERR_UNAVAILABLE, "%s was removed", fresh);
+    if (err == OK) {
+        err = only_new ? os_link(fresh, file, error) : os_rename(fresh, file, error);
+        /* Another server took it for one that a kill left. */
+        if (err == ERR_NOT_FOUND) err = err_set(error, ERR_UNAVAILABLE, "%s was removed", fresh);
+    }
     if ((err != OK || only_new) && os_unlink(fresh, &ignored) != OK && err == OK) err = OK;
     return err == OK ? os_fsync_parent(file, error) : err;
 }

@@ -47,6 +47,11 @@ static enum err take(struct s3_bucket *bucket, const char *name, struct s3 **ret
     return OK;
 }
 
+/* A bucket that does not exist is no object that does not: it is wrong whatever is asked for. */
+static enum err judge(enum err err, const struct error *error) {
+    return err == ERR_NOT_FOUND && strstr(error->text, "NoSuchBucket") ? ERR_INVALID : err;
+}
+
 /* After an error the account is read again: temporary credentials are renewed in its files. */
 static void give_back(struct s3_bucket *bucket, struct s3 *s3, enum err err) {
     bool is_good = err == OK || err == ERR_NOT_FOUND || err == ERR_CONFLICT;
@@ -66,7 +71,7 @@ static enum err storage_read(struct bucket *base, const char *name, struct buf *
     struct s3 *s3;
     enum err err = take(bucket, name, &s3, &place, error);
     if (err != OK) return err;
-    err = s3_object_read(s3, &place, ret_bytes, error);
+    err = judge(s3_object_read(s3, &place, ret_bytes, error), error);
     give_back(bucket, s3, err);
     return err;
 }
@@ -78,7 +83,7 @@ static enum err storage_write(struct bucket *base, const char *name, struct str 
     struct s3 *s3;
     enum err err = take(bucket, name, &s3, &place, error);
     if (err != OK) return err;
-    err = s3_object_write(s3, &place, bytes, only_new, error);
+    err = judge(s3_object_write(s3, &place, bytes, only_new, error), error);
     give_back(bucket, s3, err);
     return err;
 }
@@ -89,7 +94,7 @@ static enum err storage_remove(struct bucket *base, const char *name, struct err
     struct s3 *s3;
     enum err err = take(bucket, name, &s3, &place, error);
     if (err != OK) return err;
-    err = s3_object_remove(s3, &place, error);
+    err = judge(s3_object_remove(s3, &place, error), error);
     give_back(bucket, s3, err);
     return err;
 }
@@ -117,7 +122,7 @@ static enum err storage_list(struct bucket *base, const char *folder, bucket_nam
     snprintf(name, sizeof name, "%s/", folder);
     enum err err = take(bucket, name, &s3, &place, error);
     if (err != OK) return err;
-    err = s3_objects_list(s3, &place, take_rest, &listing, token, error);
+    err = judge(s3_objects_list(s3, &place, take_rest, &listing, token, error), error);
     give_back(bucket, s3, err);
     return err;
 }
@@ -129,6 +134,23 @@ static void storage_close(struct bucket *base) {
     free(bucket);
 }
 
+/* A slash at the end of the prefix says nothing. */
+static enum err read_prefix(struct s3_place *ret_place, const char *place, struct error *error) {
+    char name[S3_BUCKET_BYTES + S3_KEY_BYTES];
+    size_t bytes = strlen(place);
+    while (bytes > 0 && place[bytes - 1] == '/') bytes--;
+    if (bytes >= sizeof name - BUCKET_NAME_BYTES)
+        return err_set(error, ERR_INVALID, "'%.200s…' is too long for a place", place);
+    snprintf(name, sizeof name, "%.*s", (int)bytes, place);
+    const char *bucket = strstr(name, "://"), *prefix = bucket ? strchr(bucket + 3, '/') : NULL;
+    if (!prefix)
+        return err_set(error, ERR_INVALID, "'%.200s' has no prefix: s3://BUCKET/PREFIX", place);
+    enum err err = s3_place_read(ret_place, name, error);
+    if (err == OK && strlen(ret_place->key) + BUCKET_NAME_BYTES >= sizeof ret_place->key)
+        return err_set(error, ERR_INVALID, "the prefix of '%.200s…' is too long", place);
+    return err;
+}
+
 enum err bucket_s3_open(struct bucket **ret_bucket, const char *place, const volatile bool *stop,
                         struct error *error) {
     struct s3_bucket *bucket = mem_new(1, sizeof *bucket);
@@ -136,12 +158,7 @@ enum err bucket_s3_open(struct bucket **ret_bucket, const char *place, const vol
         (struct bucket){storage_read, storage_write, storage_remove, storage_list, storage_close};
     bucket->stop = stop;
     pthread_mutex_init(&bucket->lock, NULL);
-    enum err err = s3_place_read(&bucket->place, place, error);
-    size_t bytes = strlen(bucket->place.key);
-    while (err == OK && bytes > 0 && bucket->place.key[bytes - 1] == '/')
-        bucket->place.key[--bytes] = '\0';
-    if (err == OK && (bytes == 0 || bytes + BUCKET_NAME_BYTES >= sizeof bucket->place.key))
-        err = err_set(error, ERR_INVALID, "'%.200s' has no prefix, or one that is too long", place);
+    enum err err = read_prefix(&bucket->place, place, error);
     if (err == OK)
         *ret_bucket = &bucket->bucket;
     else

@@ -2,6 +2,7 @@
 #include "copy/chain.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 #define PAUSE_MS 500
 #define PAUSE_STEP_MS 50
+#define SAY_NS INT64_C(60000000000) /* between two sentences about one name that cannot be read */
 #define LATE_MAX 16    /* hints among which the newest base's is: a fenced server writes one */
 #define STALE_MAX 1000 /* hints of servers that were paused before they wrote them */
 
@@ -32,10 +34,16 @@ bool chain_pause(const volatile bool *stop) {
 
 static enum err read_patiently(struct bucket *bucket, const char *name, const volatile bool *stop,
                                struct buf *ret_bytes, struct error *error) {
+    int64_t say_ns = 0;
     for (;;) {
         buf_clear(ret_bytes);
         enum err err = bucket_read(bucket, name, ret_bytes, error);
         if (err == OK || !chain_may_pass(err)) return err;
+        int64_t now_ns = clock_monotonic_ns();
+        if (now_ns >= say_ns) {
+            log_warn("event=copy_unread error=\"%s\"; trying again", error->text);
+            say_ns = now_ns + SAY_NS;
+        }
         if (!chain_pause(stop)) return err_set(error, ERR_CANCELLED, "stopped");
     }
 }

@@ -161,6 +161,10 @@ const char *copy_name(const struct copy *copy) {
     return copy->name;
 }
 
+enum err copy_name_option(enum err err, struct error *error) {
+    return err == OK || strncmp(error->text, "--", 2) == 0 ? err : err_prefix(error, "--copy-to");
+}
+
 enum err copy_attach(struct copy *copy, struct store *store, struct error *error) {
     struct chain_end end;
     enum err err = OK;
@@ -177,7 +181,7 @@ enum err copy_attach(struct copy *copy, struct store *store, struct error *error
     pthread_mutex_unlock(&copy->lock);
     if (err == OK) err = store_mirror_set(store, &copy->mirror, error);
     if (err == OK) err = copy_make_base(copy, error);
-    return err;
+    return copy_name_option(err, error);
 }
 
 /* --- asking --- */

@@ -217,6 +217,8 @@ enum err copy_walk(struct bucket *bucket, const struct chain_end *end, const vol
                    struct error *error) MUST_CHECK;
 
 /* --- copy.c --- */
+/* Names the option in the sentence of an error, unless it names one. */
+enum err copy_name_option(enum err err, struct error *error) MUST_CHECK;
 /* Learns which large files the storage has, and what a new base makes needless. */
 enum err copy_learn(struct copy *copy, const struct chain_end *end, struct error *error) MUST_CHECK;
 /* Leads, if the chain's end is `end`. */

@@ -30,13 +30,19 @@ static void note_success(struct copy *copy) {
     if (was_failing) log_info("event=copy_goes_on");
 }
 
+static bool is_starting(struct copy *copy) {
+    pthread_mutex_lock(&copy->lock);
+    bool is_starting = !copy->store;
+    pthread_mutex_unlock(&copy->lock);
+    return is_starting;
+}
+
 /* True when the close waits no longer. */
 static bool is_over(struct copy *copy) {
     pthread_mutex_lock(&copy->lock);
-    bool is_starting = !copy->store;
     bool over = copy->is_closing && clock_monotonic_ns() >= copy->close_ns;
     pthread_mutex_unlock(&copy->lock);
-    return over || copy->stop || (is_starting && *copy->asked_to_stop);
+    return over || copy->stop || (is_starting(copy) && *copy->asked_to_stop);
 }
 
 enum err copy_put_piece(struct copy *copy, const char *name, struct str bytes, int64_t until_ns,
@@ -82,6 +88,8 @@ enum err copy_put_entry(struct copy *copy, uint64_t number, struct str bytes, st
         if (err == OK) note_success(copy);
         if (err == OK || err == ERR_CANCELLED) return err;
         note_failure(copy, &said_ns, error);
+        /* Later, an account that is renewed may let it go on; a first entry shows what is wrong. */
+        if (is_starting(copy) && !chain_may_pass(err)) return err;
         if (is_over(copy) || !chain_pause(&copy->stop))
             return err_set(error, ERR_CANCELLED, "stopped");
     }

@@ -94,16 +94,16 @@ static enum err take_over(struct copy *copy, struct chain_end *end, struct error
 enum err copy_stand_by(struct copy *copy, int64_t silence_ms, struct error *error) {
     struct chain_end end;
     enum err err = chain_find(copy->bucket, copy->asked_to_stop, &end, error);
-    if (err != OK) return err;
+    if (err != OK) return copy_name_option(err, error);
     if (end.number == 0)
         return err_set(error, ERR_NOT_FOUND, "--standby: there is no copy yet to stand by for");
     log_info("event=standing_by host=\"%s\" entry=%" PRIu64, end.header.host, end.number);
     for (;;) {
         err = wait_for_silence(copy, &end, silence_ms, error);
         if (err == OK) err = take_over(copy, &end, error);
-        if (err != ERR_CONFLICT || copy->leader) return err;
+        if (err != ERR_CONFLICT || copy->leader) return copy_name_option(err, error);
         /* Another one was faster, or the server has come back. */
         err = chain_find(copy->bucket, copy->asked_to_stop, &end, error);
-        if (err != OK) return err;
+        if (err != OK) return copy_name_option(err, error);
     }
 }
