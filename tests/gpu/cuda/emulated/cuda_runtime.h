@@ -66,8 +66,9 @@ static inline float2 make_float2(float x, float y) {
 /* ---- threads ---- */
 
 struct dim3 {
-    uint32_t x, y;
-    constexpr dim3(uint32_t columns = 1, uint32_t rows = 1) : x(columns), y(rows) {
+    uint32_t x, y, z;
+    constexpr dim3(uint32_t columns = 1, uint32_t rows = 1, uint32_t layers = 1)
+        : x(columns), y(rows), z(layers) {
     }
 };
 extern __thread dim3 threadIdx, blockIdx; /* place in the context that runs */

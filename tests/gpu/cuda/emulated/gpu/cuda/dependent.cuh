@@ -21,11 +21,11 @@ static enum err launch_dependent(const char *name, struct error *error, cudaStre
                                  Arguments... arguments) {
     auto body = [&] { kernel(arguments...); };
     if (grid.x == 0) return OK; /* as launches.h has it */
-    if (grid.y == 0) return err_set(error, ERR_IO, "%s: no blocks", name);
+    if (grid.y == 0 || grid.z == 0) return err_set(error, ERR_IO, "%s: no blocks", name);
     gridDim = grid;
-    for (uint32_t row = 0; row < grid.y; row++)
+    for (uint32_t row = 0; row < grid.y * grid.z; row++)
         for (uint32_t i = 0; i < grid.x; i++) {
-            blockIdx.y = row;
+            blockIdx.y = row % grid.y, blockIdx.z = row / grid.y;
             emulated_block(
                 i, block.x, [](void *context) { (*(decltype(body) *)context)(); }, &body);
         }
