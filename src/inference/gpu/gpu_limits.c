@@ -151,10 +151,9 @@ static struct gpu_limits limits_that_leave(const struct gpu_limits_options *opti
     const uint32_t wanted = or_default(options->wanted.sequences_max, GPU_AWAY_SEQUENCES);
     const uint32_t layers = away_layers(options->program);
     struct gpu_limits limits = limits_with(options, wanted);
-    const uint32_t sequences = min_u32(GPU_AWAY_SEQUENCES, limits.sequences_max);
     /* The caller may want a smaller cache. */
     const uint64_t pages =
-        min_u64(pages_of(options, sequences, GPU_AWAY_TOKENS), limits.page_count_max);
+        min_u64(pages_of(options, limits.sequences_max, GPU_AWAY_TOKENS), limits.page_count_max);
     limits.experts_away = AWAY_LEAST;
     while (!has_pages(options, &limits, pages) && limits.experts_away < layers) {
         struct gpu_limits more = limits;

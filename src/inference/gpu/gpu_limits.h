@@ -22,9 +22,9 @@
 /* Likewise of sequences_max: fewer, a multiple of 16, if the cache would have less than 512 tokens
  * per sequence, since their logits take its memory. */
 #define GPU_SEQUENCES_DEFAULT 1024u
-/* With experts in the host's memory, as few layers of them as leave the cache room for so many
- * sequences, or those wanted, of so many tokens: a step takes the time of its weights on the bus,
- * for any number of sequences. */
+/* With experts in the host's memory, as few layers of them as leave the cache room for the wanted
+ * sequences, or so many by default, of so many tokens: a step takes the time of its weights on the
+ * bus, for any number of sequences. */
 #define GPU_AWAY_SEQUENCES 64u
 #define GPU_AWAY_TOKENS 1024u
 /* Tokens of one sequence that the cache has room for at least, or its whole context if that is

@@ -200,6 +200,76 @@ static void check_rows_alone(struct rng *rng, few_kernel *kernel, const char *na
     gpu_release();
 }
 
+/* A product of drawn shape: fewer tiles than blocks, as many, or more; in either case most pieces
+ * begin and end inside a tile. */
+static struct grouped_case case_of_pieces(struct rng *rng, enum tensor_type type, uint32_t blocks) {
+    const uint32_t step = tensor_type_block_elements(type) > 64 ? 256 : 64;
+    const uint32_t all[] = {(blocks + 1) / 2, blocks, blocks + 1, 2 * blocks + blocks / 3};
+    const uint32_t tiles = all[rng_below(rng, 4)];
+    return {type, tiles * GROUPED_TILE - (uint32_t)rng_below(rng, GROUPED_TILE),
+            step * (1 + (uint32_t)rng_below(rng, blocks > 16 ? 1 : 512 / step)),
+            1 + (uint32_t)rng_below(rng, 32)};
+}
+
+/* The same product many times, with another one in the same room between: the same bits, and zeros
+ * as counts. */
+static bool is_same_again(struct rng *rng, enum tensor_type type, uint32_t blocks, uint32_t runs) {
+    const enum tensor_type others[] = {TENSOR_Q4_K, TENSOR_INT4, TENSOR_Q6_K, TENSOR_MXFP4};
+    struct grouped_case cases[2] = {case_of_pieces(rng, type, blocks),
+                                    case_of_pieces(rng, others[rng_below(rng, 4)], blocks)};
+    const uint32_t lines = std::max(cases[0].lines, cases[1].lines);
+    const size_t tiles = (lines + GROUPED_TILE - 1) / GROUPED_TILE;
+    const struct cuda_grouped_room room = grouped_room(lines, blocks);
+    struct cuda_grouped_few calls[2];
+    std::vector<uint16_t *> results[2];
+    for (int i = 0; i < 2; i++) {
+        const size_t stride = (cases[i].lines + 7) / 8 * 8;
+        const struct grouped_made made = grouped_make(rng, &cases[i]);
+        calls[i] = {made.weights,
+                    cases[i].rows,
+                    gpu_copy(bf16_of(grouped_rows(rng, &cases[i]))),
+                    cases[i].inputs,
+                    NULL,
+                    stride,
+                    room};
+        for (uint32_t run = 0; run < runs; run++)
+            results[i].push_back(gpu_take<uint16_t>(cases[i].rows * stride));
+    }
+    for (uint32_t run = 0; run < runs; run++)
+        for (int i = 0; i < 2; i++) {
+            calls[i].y = results[i][run];
+            MUST_BE_OK(cuda_grouped_pieces(&calls[i], stream, error));
+        }
+    gpu_settle();
+    bool is_well = gpu_read(room.counts, tiles) == std::vector<uint32_t>(tiles);
+    if (!is_well) note("%u blocks leave counts in the room", blocks);
+    for (int i = 0; i < 2; i++) {
+        const size_t count = calls[i].rows * calls[i].y_stride;
+        const std::vector<uint16_t> first = gpu_read(results[i][0], count);
+        for (uint32_t run = 1; run < runs; run++) {
+            if (gpu_read(results[i][run], count) == first) continue;
+            note("%s, %u rows of %u x %u by %u blocks: other bits in run %u",
+                 tensor_type_name(cases[i].type), cases[i].rows, cases[i].lines, cases[i].inputs,
+                 blocks, run);
+            is_well = false;
+        }
+    }
+    gpu_release();
+    return is_well;
+}
+
+/* check_one_in: of the runs, too. */
+static void check_same(struct rng *rng) {
+    const uint32_t runs = std::max(8u, 50 / (uint32_t)check_one_in);
+    const uint32_t all[] = {2, 3, 7, (uint32_t)card.multiProcessorCount};
+    bool is_well = true;
+    for (enum tensor_type type : {TENSOR_Q4_K, TENSOR_Q4_0, TENSOR_MXFP4, TENSOR_Q6_K})
+        for (uint32_t blocks : all)
+            if (rng_below(rng, check_one_in) == 0)
+                is_well &= is_same_again(rng, type, blocks, runs);
+    report(is_well, "grouped: pieces leave the same bits each time, and zeros as counts");
+}
+
 static void check_refusals(struct rng *rng) {
     struct error error;
     const struct grouped_case is = {TENSOR_Q6_K, 32, 256, 1};
@@ -243,5 +313,6 @@ void check_grouped(void) {
     check_wide(&rng);
     check_rows_alone(&rng, cuda_grouped_few, "whole lines");
     check_rows_alone(&rng, cuda_grouped_pieces, "pieces");
+    check_same(&rng);
     check_refusals(&rng);
 }

@@ -11,69 +11,39 @@
  * way: for a whole H200 some 35 KB per multiprocessor. Nothing in the loop waits for another warp.
  * The rows of a pair come to registers, behind the pair before.
  *
- * At the end of a tile the sums of the warps with the same lines are added in a fixed order. Those
- * of a tile with several blocks go to the room, and the last block to come adds all of them, in
- * their order. It is mostly the first block of the tile, which has it last, and whose sums need not
- * go to the room. */
+ * Warps with the same lines add their sums at the end of a tile, in a fixed order, and blocks those
+ * of a tile that they share (grouped_end.cuh).
+ *
+ * Invariant: counts of the room are zeros before and behind each product. */
 
-#include "gpu/cuda/grouped_pair.cuh"
+#include "gpu/cuda/grouped_end.cuh"
 #include "gpu/cuda/launch.cuh"
 #include "gpu/cuda/modules.h"
-
-#define PARTS_AT_ONCE 4u /* loads under way */
 
 static_assert(GROUPED_ROWS == 16, "two eights");
 
 /* BLOCKS of lines that a warp has. TURNS: warps with the same lines, which take pairs by turns.
- * DEPTH: pairs in a warp's ring. CHAINS: in which warps with the same lines add their sums. */
-template <int KIND_, int EIGHTS_, int BLOCKS_, int TURNS_, int DEPTH_, int CHAINS_>
-struct piece_shape {
+ * DEPTH: pairs in a warp's ring. */
+template <int KIND_, int EIGHTS_, int BLOCKS_, int TURNS_, int DEPTH_> struct piece_shape {
     static constexpr int KIND = KIND_, EIGHTS = EIGHTS_, BLOCKS = BLOCKS_, TURNS = TURNS_;
     static constexpr int TILE_BLOCKS = (int)(GROUPED_TILE / GROUPED_LINES);
     static constexpr int LINE_WARPS = TILE_BLOCKS / BLOCKS; /* with the same pairs */
-    static constexpr int THREADS = LINE_WARPS * TURNS * 32, CHAINS = CHAINS_;
+    static constexpr int THREADS = LINE_WARPS * TURNS * 32;
+    static constexpr int EACH = BLOCKS * 2 * EIGHTS; /* times four sums that a lane has */
     static constexpr int PARTS = KIND == GROUPED_BYTES ? 2 : 1; /* scales of a line in a group */
     static constexpr uint32_t BLOCK_BYTES = 2 * (PARTS * 512 + GROUPED_SCALE_BYTES); /* a pair's */
     static constexpr uint32_t PAIR_BYTES = BLOCKS * BLOCK_BYTES, DEPTH = DEPTH_;
     static constexpr uint32_t RING_BYTES = LINE_WARPS * TURNS * DEPTH * PAIR_BYTES;
     static constexpr int LEFT = (int)GROUPED_TILE * EIGHTS * 8; /* sums of a tile */
-    static constexpr uint32_t SHARED_BYTES = RING_BYTES + CHAINS * LEFT * sizeof(float);
+    static constexpr uint32_t SHARED_BYTES = RING_BYTES + (TURNS - 1) * LEFT * sizeof(float);
 };
 
 /* Measured on an H200 (docs/measurements/gpu-kernels.md); and what a block of every GPU has room
  * for, 99 KiB. */
 template <int KIND, int EIGHTS>
-using large_shape =
-    piece_shape<KIND, EIGHTS, 2, 3, KIND == GROUPED_BYTES ? 2 : 3, KIND == GROUPED_BYTES ? 1 : 3>;
+using large_shape = piece_shape<KIND, EIGHTS, 2, 3, KIND == GROUPED_BYTES ? 2 : 3>;
 template <int KIND, int EIGHTS>
-using small_shape = piece_shape<KIND, EIGHTS, 2, 2, KIND == GROUPED_BYTES ? 2 : 4, 1>;
-
-/* ---- pieces ---- */
-
-/* Pairs of groups of tiles, one tile behind the other, that a block has. */
-struct few_piece {
-    uint32_t pairs;      /* in a tile */
-    uint32_t total;      /* in all tiles */
-    uint32_t first, end; /* this block has */
-};
-
-__device__ static inline uint32_t piece_begin(uint32_t total, uint32_t block) {
-    return (uint32_t)((uint64_t)total * block / gridDim.x);
-}
-
-/* The block whose piece has that pair. */
-__device__ static inline uint32_t block_of(uint32_t total, uint32_t pair) {
-    return (uint32_t)((((uint64_t)pair + 1) * gridDim.x - 1) / total);
-}
-
-__device__ static inline struct few_piece piece_of(const struct cuda_grouped &weights) {
-    struct few_piece ret;
-    ret.pairs = weights.inputs / (2 * GROUPED_INPUTS);
-    ret.total = (weights.lines + GROUPED_TILE - 1) / GROUPED_TILE * ret.pairs;
-    ret.first = piece_begin(ret.total, blockIdx.x);
-    ret.end = piece_begin(ret.total, blockIdx.x + 1);
-    return ret;
-}
+using small_shape = piece_shape<KIND, EIGHTS, 2, 2, KIND == GROUPED_BYTES ? 2 : 4>;
 
 /* ---- codes ---- */
 
@@ -160,140 +130,6 @@ __device__ static inline struct pair_source<S> rows_of(const struct cuda_grouped
     return ret;
 }
 
-/* ---- sums ---- */
-
-/* The sums of all warps of the block as so many chains: (chain, line warp, sixteen lines, eight
- * rows, lane, 4). A chain's warps come by turns. */
-template <class S>
-__device__ static inline void gather(float *left, const struct pair_sums<S> &sums) {
-    constexpr int EACH = S::BLOCKS * 2 * S::EIGHTS;
-    const uint32_t lane = threadIdx.x % 32, line_warp = threadIdx.x / 32 % S::LINE_WARPS;
-    const int own = (int)(threadIdx.x / 32 / S::LINE_WARPS);
-    float4 *at = (float4 *)left + own % S::CHAINS * (S::LEFT / 4) + line_warp * EACH * 32 + lane;
-#pragma unroll 1
-    for (int turn = 0; turn < S::TURNS / S::CHAINS; turn++) {
-        if (turn == own / S::CHAINS)
-#pragma unroll
-            for (int i = 0; i < EACH; i++) {
-                const float(&four)[4] = sums.at[i / S::EIGHTS][i % S::EIGHTS];
-                float4 v = turn == 0 ? make_float4(0, 0, 0, 0) : at[i * 32];
-                v.x += four[0], v.y += four[1], v.z += four[2], v.w += four[3];
-                at[i * 32] = v;
-            }
-        __syncthreads();
-    }
-}
-
-/* Four of the sums, of all chains. */
-template <class S> __device__ static inline float4 chained(const float *left, uint32_t n) {
-    float4 sum = ((const float4 *)left)[n];
-#pragma unroll
-    for (int c = 1; c < S::CHAINS; c++) {
-        const float4 v = ((const float4 *)left)[c * (S::LEFT / 4) + n];
-        sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
-    }
-    return sum;
-}
-
-template <class S>
-__device__ static inline void store_rows(const struct cuda_grouped_few &call, const float *left,
-                                         int chains, uint32_t tile) {
-    for (uint32_t n = threadIdx.x; n < S::LEFT; n += S::THREADS) {
-        const uint32_t line = n % GROUPED_TILE, row = n / GROUPED_TILE;
-        const uint32_t at = (line / 16 * S::EIGHTS + row / 8) * 128 +
-                            (line % 8 * 4 + row % 8 / 2) * 4 + line % 16 / 8 * 2 + row % 2;
-        const uint32_t to_line = tile * GROUPED_TILE + line;
-        float sum = left[at];
-        for (int c = 1; c < chains; c++) sum += left[c * S::LEFT + at];
-        if (row < call.rows && to_line < call.weights.lines)
-            call.y[row * call.y_stride + to_line] =
-                (uint16_t)cuda_pack_bf16(sum * pair_kind<S::KIND>::SUM_SCALE, 0.0f);
-    }
-    __syncthreads(); /* the next sums take their place */
-}
-
-/* A block's part of a tile in the room: its first tile's, or another's. */
-__device__ static inline float4 *room_at(const struct cuda_grouped_few &call, uint32_t block,
-                                         bool is_other) {
-    return (float4 *)(call.room.sums +
-                      ((size_t)block * 2 + is_other) * (GROUPED_TILE * GROUPED_ROWS));
-}
-
-/* Whether this block is the last of those of the tile; what they left is seen then. */
-__device__ static inline bool is_last(uint32_t *count, uint32_t blocks) {
-    CUDA_SHARED uint32_t before[1];
-    if (threadIdx.x == 0) { /* behind a wait for all threads' stores */
-        __threadfence();
-        before[0] = atomicAdd(count, 1u);
-        if (before[0] == blocks - 1) *count = 0; /* for the next product */
-        __threadfence();
-    }
-    __syncthreads();
-    return before[0] == blocks - 1;
-}
-
-/* Adds what all blocks of the tile left, in their order. Only the first of them can have begun in
- * a tile before. With `has_first` its sums are still in `left`, as chains. */
-template <class S>
-__device__ static inline void add_parts(const struct cuda_grouped_few &call,
-                                        const struct few_piece &piece, float *left, uint32_t tile,
-                                        bool has_first) {
-    const uint32_t begin = tile * piece.pairs;
-    const uint32_t first = block_of(piece.total, begin);
-    const uint32_t last = block_of(piece.total, begin + piece.pairs - 1);
-    const bool is_other = piece_begin(piece.total, first) < begin;
-    for (uint32_t n = threadIdx.x; n < S::LEFT / 4; n += S::THREADS) {
-        float4 sum = has_first ? chained<S>(left, n) : __ldcg(room_at(call, first, is_other) + n);
-        for (uint32_t block = first + 1; block <= last; block += PARTS_AT_ONCE) {
-            float4 v[PARTS_AT_ONCE] = {};
-#pragma unroll
-            for (uint32_t i = 0; i < PARTS_AT_ONCE; i++)
-                if (block + i <= last) v[i] = __ldcg(room_at(call, block + i, false) + n);
-#pragma unroll
-            for (uint32_t i = 0; i < PARTS_AT_ONCE; i++)
-                sum.x += v[i].x, sum.y += v[i].y, sum.z += v[i].z, sum.w += v[i].w;
-        }
-        ((float4 *)left)[n] = sum;
-    }
-    __syncthreads();
-}
-
-/* Whether all other blocks of the tile have left their sums, and what they left is seen behind the
- * next meeting of all threads. */
-__device__ static inline void look(bool *are_there, uint32_t *count, uint32_t others) {
-    if (threadIdx.x != 0) return;
-    *are_there = *(volatile uint32_t *)count == others;
-    if (*are_there) *count = 0; /* for the next product */
-    __threadfence();
-}
-
-template <class S>
-__device__ static inline void leave(const struct cuda_grouped_few &call,
-                                    const struct few_piece &piece, const struct pair_sums<S> &sums,
-                                    float *left, uint32_t tile) {
-    CUDA_SHARED bool are_there[1];
-    const uint32_t begin = tile * piece.pairs, end = begin + piece.pairs;
-    const bool is_first = piece.first <= begin, is_whole = is_first && piece.end >= end;
-    const uint32_t blocks = block_of(piece.total, end - 1) - block_of(piece.total, begin) + 1;
-    /* The first block of a tile comes to it last: the others, which began with it, are there. */
-    if (is_first && !is_whole) look(are_there, call.room.counts + tile, blocks - 1);
-    gather<S>(left, sums);
-    if (is_whole) {
-        store_rows<S>(call, left, S::CHAINS, tile);
-        return;
-    }
-    const bool has_first = is_first && are_there[0];
-    if (!has_first) {
-        float4 *to = room_at(call, blockIdx.x, piece.first < begin);
-        for (uint32_t n = threadIdx.x; n < S::LEFT / 4; n += S::THREADS)
-            to[n] = chained<S>(left, n);
-        __syncthreads();
-        if (!is_last(call.room.counts + tile, blocks)) return;
-    }
-    add_parts<S>(call, piece, left, tile, has_first);
-    store_rows<S>(call, left, 1, tile);
-}
-
 /* On to the pair behind `pair`, of this tile or the next. */
 template <class S>
 __device__ static inline void rows_turn(struct pair_source<S> *from, uint32_t pair,
@@ -339,6 +175,7 @@ __global__ void __launch_bounds__(S::THREADS, 1) grouped_pieces(struct cuda_grou
     struct pair_source<S> from = rows_of<S>(call, at % piece.pairs);
     bring_group<S>(rows.of[0], from, 0);
     bring_group<S>(rows.of[1], from, 1);
+    bool is_later = false;
     for (; tile * piece.pairs < piece.end; tile++) {
         const uint32_t end = min(piece.pairs, piece.end - tile * piece.pairs);
         struct pair_sums<S> sums = {};
@@ -353,9 +190,12 @@ __global__ void __launch_bounds__(S::THREADS, 1) grouped_pieces(struct cuda_grou
             place = place + S::PAIR_BYTES < S::DEPTH * S::PAIR_BYTES ? place + S::PAIR_BYTES : 0;
         }
         at -= min(at, piece.pairs);
-        leave<S>(call, piece, sums, left, tile);
+        if ((tile + 1) * piece.pairs < piece.end)
+            leave_behind<S>(call, piece, sums, left, tile, is_later);
+        else
+            leave_last<S>(call, piece, sums, cuda_memory, tile, is_later);
+        is_later = true;
     }
-    cuda_copy_wait<0>();
 }
 
 /* ---- launches ---- */
