@@ -50,8 +50,8 @@ static void what_is_no_page_is_refused_before_a_name_is_given(void **state) {
     static const char *const rows[] = {
         "", "<html><Contents><Key>one/log/1</Key></Contents></html>",
         "<ListBucketResult><Contents><Key>one/log/1</Key></Contents>",
-        "<ListBucketResult><IsTruncated>true</IsTruncated>"
-        "<Contents><Key>one/log/1</Key></Contents></ListBucketResult>"};
+        ("<ListBucketResult><IsTruncated>true</IsTruncated>"
+         "<Contents><Key>one/log/1</Key></Contents></ListBucketResult>")};
     char names[200], token[S3_TOKEN_BYTES] = "old";
     struct error error;
     (void)state;
