@@ -170,6 +170,22 @@ def test_cut_swapped_and_missing_files_are_found(home, copy):
     assert home.quern("verify", copy / "out.jsonl").returncode == 4
 
 
+def test_what_is_no_file_is_called_what_it_is(home, copy):
+    """A FIFO in the place of each file, and of the manifest: nothing waits for its writer."""
+    os.unlink(copy / "in.jsonl")
+    os.mkfifo(copy / "in.jsonl")
+    said, _ = home.verify(copy, "--input", copy / "in.jsonl", "--skip-models")
+    assert {file["what"]: (file["state"], file["why"]) for file in said["files"]} == {
+        "input": ("missing", "it is a FIFO, and no file"), "output": ("good", "")}
+    os.mkfifo(copy / "b.jsonl.manifest.json")
+    for name, of in (("in.jsonl", "in.jsonl"), ("b.jsonl", "b.jsonl.manifest.json"),
+                     ("b.jsonl.manifest.json", "b.jsonl.manifest.json")):
+        done = home.quern("verify", copy / name)
+        assert done.returncode == 3 and f"{of}: it is a FIFO, and no file" in done.stderr, done
+    done = home.quern("verify", copy)
+    assert done.returncode == 3 and "it is a folder, and no file" in done.stderr, done
+
+
 def test_only_a_trusted_signature_counts(home, copy, tmp_path):
     other = Home(tmp_path / "other")
     said, _ = other.verify(copy, "--skip-models")

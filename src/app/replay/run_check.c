@@ -18,8 +18,8 @@ enum run_file_state run_check_file(const char *path, const json_t *entry, const 
     const char *wanted = run_proof_text(entry, "sha256");
     const json_t *bytes = json_object_get(entry, "bytes");
     *ret_why = '\0';
-    if (!file_facts_read(path, &facts)) {
-        snprintf(ret_why, ERROR_TEXT_BYTES, "there is no such file");
+    if (file_facts_find(path, &facts, &error) != OK) {
+        snprintf(ret_why, ERROR_TEXT_BYTES, "%s", error.text);
         return RUN_FILE_MISSING;
     }
     if (!*wanted) {

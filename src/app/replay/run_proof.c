@@ -2,6 +2,7 @@
 #include "replay/run_proof.h"
 
 #include "base/os.h"
+#include "proof/file_sum.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -75,6 +76,14 @@ static void find_files(struct run_proof *proof, const struct run_proof_options *
         find_input(proof, run_proof_text(json_object_get(content, "input"), "name"));
 }
 
+/* A FIFO would wait for its writer, and a folder has no manifest. What does not exist is told where
+ * it is opened. */
+static enum err check_is_file(const char *path, struct error *error) {
+    struct file_facts facts;
+    enum err err = file_facts_find(path, &facts, error);
+    return err == ERR_INVALID ? err_prefix(error, "%s", path) : OK;
+}
+
 enum err run_proof_read(struct run_proof *ret_proof, const struct run_proof_options *options,
                         struct error *error) {
     char *text;
@@ -84,7 +93,9 @@ enum err run_proof_read(struct run_proof *ret_proof, const struct run_proof_opti
     int length =
         snprintf(ret_proof->path, PATH_MAX, is_output ? MANIFEST_NAME : "%s", options->run);
     if (length >= PATH_MAX) return err_set(error, ERR_INVALID, "the name of the run is too long");
-    enum err err = os_read_file(ret_proof->path, MANIFEST_BYTES_MAX, &text, &bytes, error);
+    enum err err = check_is_file(is_output ? options->run : ret_proof->path, error);
+    if (err == OK) err = check_is_file(ret_proof->path, error);
+    if (err == OK) err = os_read_file(ret_proof->path, MANIFEST_BYTES_MAX, &text, &bytes, error);
     if (err == ERR_LIMIT) err = err_set(error, ERR_CORRUPT, "%s is no manifest", ret_proof->path);
     if (err != OK) return err;
     err = manifest_read(&ret_proof->manifest, (struct str){text, bytes}, error);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -20,14 +21,30 @@
 #define NOTE_BYTES_MAX ((size_t)256)
 #define RECENT_NS ((int64_t)3000000000)
 
-bool file_facts_read(const char *path, struct file_facts *ret_facts) {
+static const char *kind_of(mode_t mode) {
+    if (S_ISDIR(mode)) return "a folder";
+    if (S_ISFIFO(mode)) return "a FIFO";
+    return S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+enum err file_facts_find(const char *path, struct file_facts *ret_facts, struct error *error) {
     struct stat status;
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+    if (stat(path, &status) != 0) {
+        if (errno == ENOENT) return err_set(error, ERR_NOT_FOUND, "there is no such file");
+        return err_from_errno(error, errno, "it cannot be read");
+    }
+    if (!S_ISREG(status.st_mode))
+        return err_set(error, ERR_INVALID, "it is %s, and no file", kind_of(status.st_mode));
     *ret_facts = (struct file_facts){.bytes = (uint64_t)status.st_size,
                                      .changed_ns = (int64_t)status.st_mtim.tv_sec * 1000000000 +
                                                    status.st_mtim.tv_nsec,
                                      .inode = status.st_ino};
-    return true;
+    return OK;
+}
+
+bool file_facts_read(const char *path, struct file_facts *ret_facts) {
+    struct error error;
+    return file_facts_find(path, ret_facts, &error) == OK;
 }
 
 bool file_facts_are_same(const struct file_facts *a, const struct file_facts *b) {

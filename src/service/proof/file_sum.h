@@ -25,7 +25,10 @@ struct file_facts {
     uint64_t inode;
 };
 
-/* False if the path is no file. */
+/* The error says what the path is: nothing, a folder, a FIFO. Waits for no writer of a FIFO. */
+enum err file_facts_find(const char *path, struct file_facts *ret_facts,
+                         struct error *error) MUST_CHECK;
+/* As file_facts_find; false if the path is no file. */
 bool file_facts_read(const char *path, struct file_facts *ret_facts);
 bool file_facts_are_same(const struct file_facts *a, const struct file_facts *b);
 

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -56,6 +57,25 @@ static void the_sum_of_a_known_text_is_right(void **state) {
     tree_remove(folder.dir);
 }
 
+static void what_is_no_file_is_told_by_what_it_is(void **state) {
+    (void)state;
+    struct folder folder;
+    struct file_facts facts;
+    struct error error;
+    open_folder(&folder);
+    assert_int_equal(file_facts_find(folder.path, &facts, &error), ERR_NOT_FOUND);
+    assert_string_equal(error.text, "there is no such file");
+    assert_int_equal(mkfifo(folder.path, 0600), 0);
+    assert_int_equal(file_facts_find(folder.path, &facts, &error), ERR_INVALID);
+    assert_string_equal(error.text, "it is a FIFO, and no file");
+    assert_int_equal(file_facts_find(folder.dir, &facts, &error), ERR_INVALID);
+    assert_string_equal(error.text, "it is a folder, and no file");
+    assert_int_equal(file_facts_find("/dev/null", &facts, &error), ERR_INVALID);
+    assert_string_equal(error.text, "it is a device, and no file");
+    assert_false(file_facts_read(folder.path, &facts));
+    tree_remove(folder.dir);
+}
+
 /* Bytes that changed under the same size, time and inode show that the note is what answers. */
 static void a_large_file_is_read_once_until_its_facts_change(void **state) {
     (void)state;
@@ -98,6 +118,7 @@ static void a_file_that_has_just_changed_and_a_damaged_note_are_read_anew(void *
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_no_file_is_told_by_what_it_is),
         cmocka_unit_test(the_sum_of_a_known_text_is_right),
         cmocka_unit_test(a_large_file_is_read_once_until_its_facts_change),
         cmocka_unit_test(a_file_that_has_just_changed_and_a_damaged_note_are_read_anew),
