@@ -277,6 +277,10 @@ void active_put_back(struct active_batch *batch, const struct line_state *line) 
     batch->pending[batch->pending_count++].goes_to = 0;
 }
 
+uint32_t active_attempts_max(const struct runner *runner, const struct active_batch *batch) {
+    return batch->extras.attempts ? batch->extras.attempts : runner->options.attempts_max;
+}
+
 bool active_is_paused(const struct active_batch *batch) {
     bool paused = batch->row.paused == BATCH_PAUSED_BY_REQUEST ||
                   batch->row.paused == BATCH_PAUSED_BY_QUALITY;

@@ -105,5 +105,7 @@ uint64_t active_lines_done(struct active_batch *batch);
 /* Copies the row, with current counters. */
 void active_copy_row(struct active_batch *batch, struct store_batch *ret_batch);
 bool active_is_paused(const struct active_batch *batch);
+/* After so many tries that failed the last answer is a line's record. */
+uint32_t active_attempts_max(const struct runner *runner, const struct active_batch *batch);
 /* The shares of marked answers, as JSON text that the caller frees. */
 char *active_quality(struct active_batch *batch);

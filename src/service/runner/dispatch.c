@@ -50,11 +50,21 @@ static bool anyone_has_room(const struct runner *runner, const struct line_state
 
 /* --- the next line --- */
 
+/* Whether a seat may have the line's last try now, if not any seat may (seat_last_choice). */
+static bool last_try_has_room(const struct runner *runner, const struct active_batch *batch,
+                              const struct line_state *line) {
+    uint64_t choice = seat_last_choice(runner, line, active_attempts_max(runner, batch));
+    for (uint32_t i = 0; i < runner->seat_count && choice != 0; i++)
+        if ((choice >> i & 1) && seat_has_room(runner, &runner->seats[i], line)) return true;
+    return choice == 0;
+}
+
 static bool take_pending(struct runner *runner, struct active_batch *batch, int64_t now_ns,
                          bool only_suspects, struct line_state *ret_line) {
     for (size_t i = 0; i < batch->pending_count; i++) {
         struct line_state *line = &batch->pending[i];
         if (line->due_ns > now_ns || (only_suspects && !line->is_suspect)) continue;
+        if (!last_try_has_room(runner, batch, line)) continue;
         if (line->model &&
             waiting_for_model_is_blocked(batch->waiting, line->model - 1u, runner->progress))
             continue;
@@ -151,13 +161,16 @@ static double load_of(const struct seat *seat, const struct line_state *line) {
 
 /* The seats that may take the line now, the one with the fewest lines for its weight first, and
  * sick ones last. Its home is none of them for a suspect that must go down elsewhere, too. */
-static size_t list_seats(struct runner *runner, const struct line_state *line,
+static size_t list_seats(struct runner *runner, const struct slot *slot,
                          struct seat *ret_seats[RUNNER_WORKERS_MAX]) {
+    const struct line_state *line = &slot->line;
     double loads[RUNNER_WORKERS_MAX];
     size_t count = 0;
     pthread_mutex_lock(&runner->lock);
+    uint64_t choice = seat_last_choice(runner, line, active_attempts_max(runner, slot->batch));
     for (uint32_t i = 0; i < runner->seat_count; i++) {
         struct seat *seat = &runner->seats[i];
+        if (choice != 0 && !(choice >> i & 1)) continue;
         if (line->home == i && seat_is_last_word(runner, line)) continue;
         if (!seat_has_room(runner, seat, line) && !may_move(runner, seat, line)) continue;
         size_t at = count++;
@@ -178,7 +191,7 @@ static struct seat *choose_seat(struct runner *runner, struct slot *slot, struct
                                 char ret_served[MODEL_NAME_BYTES]) {
     struct seat *seats[RUNNER_WORKERS_MAX];
     struct line_state *line = &slot->line;
-    size_t count = list_seats(runner, line, seats), at = 0;
+    size_t count = list_seats(runner, slot, seats), at = 0;
     while (at < count && !runner_finds(runner, seats[at]->worker, model, ret_served)) at++;
     if (at == count && !seat_is_last_word(runner, line)) return NULL;
     if (at == count) {
@@ -326,6 +339,7 @@ static enum next give_line(struct dispatch *dispatch, struct slot *slot) {
     case REUSE_FOLLOWS: return NEXT_FOLLOWS;
     case REUSE_FULL: return NEXT_WAIT_FOR_ROOM;
     }
+    slot->line.peers = peers_find(runner, model);
     if (slot->line.goes_to) return give_to_own_seat(runner, slot, &line, model);
     return give_to_worker(runner, slot, &line, model);
 }

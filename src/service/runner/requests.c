@@ -236,6 +236,7 @@ static bool submit(struct runner *runner, struct request *request, struct seat *
                              .body = request->call.body,
                              .keep_ms = request->call.keep_ms};
     memcpy(job.owner, request->call.owner, sizeof job.owner);
+    slot->line.peers = peers_find(runner, request->call.model);
     if (seat_submit(runner, seat, slot, &job)) return true;
     pthread_mutex_lock(&runner->lock);
     slot_free(runner, slot);

@@ -183,14 +183,13 @@ static void take_returned(struct runner *runner, struct slot *slot) {
     pthread_cond_signal(&runner->work);
 }
 
-/* An error of a worker that answers nothing but errors, while others of its model are well, is no
- * record before another worker has had the line. The lock is held. */
+/* An error of a worker is no record while a well one of its model is left that has not failed with
+ * the line. The lock is held. */
 static bool is_doubted(const struct runner *runner, const struct slot *slot,
                        const struct worker_result *result) {
-    const struct seat *seat = &runner->seats[slot->seat];
-    bool has_failed_elsewhere = slot->line.avoids != 0 && slot->line.avoids != slot->seat + 1;
-    return seat_is_fault(result) && !has_failed_elsewhere && seat_is_sick(seat) &&
-           seat_has_well_neighbour(runner, seat);
+    const struct line_state *line = &slot->line;
+    return seat_is_fault(result) && seat_has_well_neighbour(runner, &runner->seats[slot->seat],
+                                                            line->peers & ~line->failed_at);
 }
 
 /* True when the line runs again, or its batch no longer wants it: the slot is gone then. False when
@@ -204,18 +203,20 @@ static bool put_aside(struct runner *runner, struct slot *slot,
     }
     struct active_batch *batch = slot->batch;
     const struct batch_extras *extras = &batch->extras;
-    uint32_t attempts_max = extras->attempts ? extras->attempts : runner->options.attempts_max;
+    uint32_t attempts_max = active_attempts_max(runner, batch);
     bool is_again = result->outcome != OUTCOME_DONE ||
                     batch_extras_tries_again(extras, result->status) ||
                     is_doubted(runner, slot, result);
     seat_acquit(runner, &slot->line);
     if (!is_again) return false;
     bool was_run = result->outcome != OUTCOME_NOT_RUN || slot->line.refusals >= REFUSALS_MAX;
-    if (was_run) slot->line.avoids = (uint8_t)(slot->seat + 1);
-    if (was_run)
+    if (was_run) {
+        slot->line.avoids = (uint8_t)(slot->seat + 1);
+        slot->line.failed_at |= UINT64_C(1) << slot->seat;
         slot->line.attempts++;
-    else
+    } else {
         slot->line.refusals++;
+    }
     if (batch->phase == PHASE_RUN && slot->line.attempts >= attempts_max) return false;
     if (batch->phase == PHASE_RUN) {
         slot->line.due_ns = due_ns(runner, slot, was_run, result);
@@ -272,6 +273,7 @@ void line_refuse(struct runner *runner, struct slot *slot, int32_t status, const
     envelope_write(&body, status, code, NULL, str_from(message));
     const struct worker_result result = {.id = slot->id, .status = status, .body = buf_str(&body)};
     pthread_mutex_lock(&runner->lock);
+    slot->line.peers = 0; /* it is no answer of a worker: all have failed */
     bool is_done = put_aside(runner, slot, &result);
     if (!is_done) slot->state = SLOT_COMMITTING;
     pthread_mutex_unlock(&runner->lock);
@@ -302,7 +304,7 @@ void runner_on_room(void *context) {
     struct seat *seat = context;
     struct runner *runner = seat->runner;
     pthread_mutex_lock(&runner->lock);
-    seat->is_full = false;
+    seat->is_full = seat->is_away = false;
     seat->has_failed = false;
     seat->rooms++;
     runner->progress++;
@@ -370,7 +372,8 @@ static void lose_request(struct runner *runner, struct slot *slot, struct losses
 static void collect_losses(struct runner *runner, struct seat *seat, struct losses *losses) {
     uint32_t lines = seat->lines, all = lines + seat->requests;
     /* The one line that a sick seat had is no suspect for it. */
-    bool is_blamed = all > 1 || !seat_is_sick(seat) || !seat_has_well_neighbour(runner, seat);
+    bool is_blamed =
+        all > 1 || !seat_is_sick(seat) || !seat_has_well_neighbour(runner, seat, seat->peers);
     losses->lines = mem_new((size_t)lines + 1, sizeof(struct slot *));
     losses->requests = mem_new((size_t)seat->requests + 1, sizeof(struct request *));
     for (uint32_t i = 0; i < runner->slot_count && seat->lines + seat->requests > 0; i++) {
@@ -386,7 +389,7 @@ static void collect_losses(struct runner *runner, struct seat *seat, struct loss
         seat->suspects_max = lines > 1 ? lines / 2 : 1;
         seat->suspects_good = 0;
     }
-    seat->is_full = false;
+    seat->is_full = seat->is_away = false;
     seat->rooms++;
     seat->down_ns = clock_monotonic_ns();
     if (all > 0) seat_note_down(seat, seat->down_ns);

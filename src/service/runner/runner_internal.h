@@ -16,6 +16,7 @@
 #include "runner/active_batch.h"
 #include "runner/line_reader.h"
 #include "runner/machine.h"
+#include "runner/peers.h"
 #include "runner/requests.h"
 #include "runner/retention.h"
 #include "runner/reuse.h"
@@ -56,6 +57,7 @@ struct runner {
     bool is_sweep_due;            /* publish sweeps at once */
     int64_t watch_ns;             /* the next look at progress is due; dispatch's alone */
     int64_t tail_ns;              /* and at the ends of batches (tail.h); likewise */
+    struct peers peers;           /* likewise */
 
     struct slot **chunks; /* see slot.h */
     uint32_t slot_count;

@@ -23,7 +23,7 @@ bool seat_has_room(const struct runner *runner, const struct seat *seat,
         bool is_alone = seat->suspects_max > 1 || seat->requests == 0;
         return may_go && is_alone && seat->lines < seat->suspects_max;
     }
-    if (seat_is_sick(seat) && seat_has_well_neighbour(runner, seat)) {
+    if (seat_is_sick(seat) && seat_has_well_neighbour(runner, seat, seat->peers)) {
         int64_t now_ns = clock_monotonic_ns();
         return seat->lines == 0 && now_ns >= seat->probe_ns && now_ns >= seat->faults.due_ns;
     }
@@ -52,14 +52,25 @@ bool seat_is_slow(const struct seat *seat) {
     return seat->slowness > 1;
 }
 
-bool seat_has_well_neighbour(const struct runner *runner, const struct seat *seat) {
+static bool is_any_well(const struct runner *runner, uint64_t seats) {
     for (uint32_t i = 0; i < runner->seat_count; i++) {
-        const struct seat *other = &runner->seats[i];
-        if (other != seat && other->worker && !other->is_full && !other->has_failed &&
-            other->downs == 0 && !seat_is_sick(other) && other->served == seat->served)
+        const struct seat *seat = &runner->seats[i];
+        if ((seats >> i & 1) && seat->worker && !seat->is_away && !seat->has_failed &&
+            seat->downs == 0 && !seat_is_sick(seat))
             return true;
     }
     return false;
+}
+
+bool seat_has_well_neighbour(const struct runner *runner, const struct seat *seat, uint64_t seats) {
+    return is_any_well(runner, seats & ~(UINT64_C(1) << seat->index));
+}
+
+uint64_t seat_last_choice(const struct runner *runner, const struct line_state *line,
+                          uint32_t attempts_max) {
+    uint64_t others = line->peers & ~line->failed_at;
+    bool is_last = line->attempts > 0 && line->attempts + 1u >= attempts_max;
+    return is_last && is_any_well(runner, others) ? others : 0;
 }
 
 bool seat_is_last_word(const struct runner *runner, const struct line_state *line) {
@@ -186,6 +197,7 @@ bool seat_submit(struct runner *runner, struct seat *seat, struct slot *slot,
     uint32_t served = crc32c(0, job->model.at, job->model.bytes) | 1;
     if (served != seat->served) rates_forget(seat);
     seat->served = served;
+    seat->peers = slot->line.peers;
     seat_begin(seat, slot);
     pthread_mutex_unlock(&runner->lock);
     bool is_taken = worker->ops->submit(worker, job);
@@ -199,6 +211,8 @@ bool seat_submit(struct runner *runner, struct seat *seat, struct slot *slot,
     if (!is_taken) seat->has_failed = status.is_failed;
     if (!is_taken && is_here) {
         seat->is_full = seat->rooms == rooms;
+        /* One that is overloaded comes back soon. */
+        seat->is_away = seat->is_full && !status.ready && !status.is_refusing;
         seat_leave(runner, slot);
         slot->state = SLOT_PLACING;
     }

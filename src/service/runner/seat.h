@@ -17,6 +17,9 @@
  * model. A seat is sick, too, once FAULTS_SICK answers in a row were errors of the worker
  * (queue/faults.h).
  *
+ * An error of a worker is a line's record only if no other well seat of its model is left that has
+ * not failed with it, or if it was the line's last try. The last try is at such a seat.
+ *
  * Thread: the runner's lock.
  * Memory: an array in struct runner; a seat is never given back.
  * Invariant: `suspects` counts the line states with is_suspect and this home. */
@@ -37,6 +40,7 @@ struct seat {
     uint32_t weight;       /* share of the lines, where several workers serve a model */
     uint32_t lines_max;    /* in flight */
     bool is_full;          /* the worker refused a job and has told of no room since */
+    bool is_away;          /* and it was not ready then */
     bool has_failed;       /* the worker's model can never be loaded */
     uint64_t rooms;        /* `room` and `down` events so far */
     /* In flight: */
@@ -53,6 +57,7 @@ struct seat {
     struct faults faults;
     int64_t probe_ns; /* sick: when it may get a line again */
     uint32_t served;  /* knows the model of its latest job again; 0: none yet */
+    uint64_t peers;   /* a bit per seat whose worker serves that model, too (peers.h) */
 
     /* Measured once per second (rates.h): */
     struct pace pace;
@@ -73,9 +78,13 @@ bool seat_has_room(const struct runner *runner, const struct seat *seat,
 /* Whether the seat has been down for so long that its suspects look for another one. */
 bool seat_is_lost(const struct seat *seat, int64_t now_ns);
 bool seat_is_sick(const struct seat *seat);
-/* Whether a seat without a down has had a job for the same model last, so that a sick one need not
- * be used. */
-bool seat_has_well_neighbour(const struct runner *runner, const struct seat *seat);
+/* Whether another one of these seats can be expected to answer: it is not sick, has not gone down
+ * since its last answer, and is not away. It may be full, and need not have had a line. */
+bool seat_has_well_neighbour(const struct runner *runner, const struct seat *seat, uint64_t seats);
+/* The seats of its model where no try of the line failed, if its next failure would be its record
+ * and one of them is well; else 0: the line may go to any. */
+uint64_t seat_last_choice(const struct runner *runner, const struct line_state *line,
+                          uint32_t attempts_max);
 /* Whether the suspect may leave its home for a seat that has no room at once. */
 bool seat_may_be_left(const struct runner *runner, const struct line_state *line, int64_t now_ns);
 /* Whether one more down of the suspect alone convicts it, and all so far were at its home. */

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "runner/active_end.h"
-#include "runner/models.h"
 #include "runner/rates.h"
 #include "runner/runner_internal.h"
 
@@ -157,21 +156,6 @@ static void give_up(struct runner *runner, int64_t now_ns) {
 
 /* --- without it --- */
 
-/* Which workers serve the model of the batch. */
-static void find_workers(struct runner *runner, struct tail *tail) {
-    char served[MODEL_NAME_BYTES];
-    tail->serve = 0;
-    pthread_mutex_lock(&runner->lock);
-    for (uint32_t i = 0; i < runner->seat_count; i++) {
-        struct worker *worker = runner->seats[i].worker;
-        pthread_mutex_unlock(&runner->lock);
-        if (worker && runner_finds(runner, worker, str_from(tail->model), served))
-            tail->serve |= UINT64_C(1) << i;
-        pthread_mutex_lock(&runner->lock);
-    }
-    pthread_mutex_unlock(&runner->lock);
-}
-
 void tail_tend(struct runner *runner) {
     int64_t now_ns = clock_monotonic_ns();
     if (now_ns < runner->tail_ns) return; /* only dispatch uses tail_ns */
@@ -183,7 +167,7 @@ void tail_tend(struct runner *runner) {
     give_up(runner, now_ns);
     while (runner->seat_count > 1 && find_tail(runner, &tail)) {
         pthread_mutex_unlock(&runner->lock);
-        find_workers(runner, &tail);
+        tail.serve = peers_find(runner, str_from(tail.model));
         pthread_mutex_lock(&runner->lock);
         tail.batch = active_find(runner, str_from(tail.id));
         if (tail.batch && tail.batch->phase == PHASE_RUN) recall(runner, &tail);
