@@ -5,7 +5,7 @@
  *
  *   sim_copy [--seeds N] [--seed S] [--verbose]
  *
- *   --seeds N   runs N seeds from S on (default 1000)
+ *   --seeds N   runs N seeds from S on (default 900)
  *   --seed S    the first seed (default 1, or QUERN_SEED); with --seeds 1 it repeats one run
  *   --verbose   prints what happens
  */
@@ -28,7 +28,7 @@ static bool read_number(const char *text, uint64_t *ret_number) {
 
 int main(int count, char **words) {
     const char *drawn = getenv("QUERN_SEED");
-    uint64_t seed = 1, seeds = 1000, failures = 0, ran = 0, sums[4] = {0};
+    uint64_t seed = 1, seeds = 900, failures = 0, ran = 0, sums[4] = {0};
     bool is_good = !drawn || read_number(drawn, &seed);
     bool is_verbose = count > 1 && strcmp(words[count - 1], "--verbose") == 0;
     for (int i = 1; i < count - is_verbose && is_good; i += 2) {

@@ -32,14 +32,16 @@ static void draw_event(struct event *event, struct rng *rng, uint32_t servers) {
 /* --- corners that are seldom met --- */
 
 /* The leader is silent just long enough, and goes on; its follower stops between its look at the
- * chain and its write, and writes into a gap below the leader's base. */
+ * chain and its write, and writes into a gap below the leader's base. A leader that stops is always
+ * silent; an entry of one that is cut off may arrive, and then nobody follows it. */
 static void draw_gap(struct plan *plan, struct rng *rng) {
     int64_t at_ms = between(rng, 3000, 50000), silence_ms = between(rng, 17000, 22000);
+    enum event_kind silence = rng_below(rng, 4) ? EVENT_STOP : EVENT_CUT;
     plan->servers = 2;
     plan->trouble = 0; /* a look that is not answered is no silence */
     if (plan->slow_ms > 40) plan->slow_ms = 40;
     plan->event_count = 3;
-    plan->events[0] = (struct event){EVENT_CUT, AT_ONCE, 0, at_ms, silence_ms};
+    plan->events[0] = (struct event){silence, AT_ONCE, 0, at_ms, silence_ms};
     plan->events[1] = (struct event){EVENT_STOP, AT_WRITE, 1, at_ms, between(rng, 20000, 60000)};
     plan->events[2] = (struct event){EVENT_BASE, AT_ONCE, 0, at_ms + silence_ms + 500, 0};
 }
@@ -60,17 +62,31 @@ static void draw_bases(struct plan *plan, struct rng *rng) {
     }
 }
 
-/* The leader stops in a base or in its sweep, and goes on when another one leads. */
+/* The leader stops in a base or in its sweep, and goes on when another one leads, which has stored
+ * files meanwhile. */
 static void draw_late_sweep(struct plan *plan, struct rng *rng) {
     int64_t at_ms = between(rng, 5000, 30000), stop_ms = between(rng, 25000, 60000);
+    bool is_in_sweep = rng_below(rng, 4) != 0;
     plan->has_large = true;
     plan->read_ms = 0;
     plan->slow_ms = 40;
     plan->event_count = 3;
     plan->events[0] = (struct event){EVENT_BASE, AT_ONCE, 0, at_ms, 0};
-    at_ms += between(rng, 100, 4000);
-    plan->events[1] = (struct event){EVENT_STOP, AT_ONCE, 0, at_ms, stop_ms};
-    plan->events[2] = (struct event){EVENT_LOOK, AT_ONCE, 0, at_ms + stop_ms + 6000, 0};
+    if (!is_in_sweep) at_ms += between(rng, 100, 4000);
+    plan->events[1] =
+        (struct event){EVENT_STOP, is_in_sweep ? AT_LIST : AT_ONCE, 0, at_ms, stop_ms};
+    at_ms += stop_ms + between(rng, 1000, 8000);
+    plan->events[2] = (struct event){EVENT_LOOK, AT_ONCE, 0, at_ms, 0};
+}
+
+/* A leader with many clients stops for minutes: another one has followed, and leads in time. */
+static void draw_silence(struct plan *plan, struct rng *rng) {
+    plan->clients = PLAN_CLIENTS_MAX;
+    plan->trouble = 0;
+    if (plan->slow_ms > 40) plan->slow_ms = 40;
+    plan->event_count = 1;
+    plan->events[0] = (struct event){EVENT_STOP, AT_ONCE, 0, between(rng, 20000, 40000),
+                                     between(rng, 150000, 300000)};
 }
 
 void plan_draw(struct plan *ret_plan, uint64_t seed) {
@@ -88,7 +104,10 @@ void plan_draw(struct plan *ret_plan, uint64_t seed) {
     plan.event_count = 1 + (uint32_t)rng_below(&rng, PLAN_EVENTS_MAX);
     for (uint32_t i = 0; i < plan.event_count; i++) draw_event(&plan.events[i], &rng, plan.servers);
     uint64_t corner = rng_below(&rng, 8);
-    if (corner == 0) draw_gap(&plan, &rng);
+    if (corner == 0 && rng_below(&rng, 2))
+        draw_gap(&plan, &rng);
+    else if (corner == 0)
+        draw_silence(&plan, &rng);
     if (corner == 1 || corner == 2) draw_bases(&plan, &rng);
     if (corner == 3) draw_late_sweep(&plan, &rng);
     *ret_plan = plan;
@@ -105,9 +124,9 @@ void plan_write_event(const struct event *event, char *ret_text, size_t text_byt
                                         "a base is due",
                                         "ends, as it is asked to",
                                         "the copy is restored aside"};
-    static const char *const places[] = {"", ", before a write of the log",
-                                         ", with a write of the log on its way",
-                                         ", with the answer to a write of the log on its way"};
+    static const char *const places[] = {
+        "", ", before a write of the log", ", with a write of the log on its way",
+        ", with the answer to a write of the log on its way", ", before a list of its sweep"};
     snprintf(ret_text, text_bytes, "%6lld ms  server %u: %s %lld%s", (long long)event->at_ms,
              event->server, kinds[event->kind], (long long)event->value, places[event->place]);
 }

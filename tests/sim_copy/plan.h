@@ -34,6 +34,7 @@ enum event_place {
     AT_WRITE,  /* before its next write to the log */
     AT_SEND,   /* when that is on its way */
     AT_ANSWER, /* when that has happened, and the answer is on its way */
+    AT_LIST,   /* before its sweep lists objects */
     EVENT_PLACES
 };
 

@@ -57,6 +57,9 @@ MISTAKES = [
     # 13: a server that was followed removes the objects of its follower
     (SWEEP, "if (object->leader > copy->leader ||",
      "if (sim_planted() == 13 && object->leader > copy->leader) return true;\n"
-     "    if (object->leader > copy->leader ||"), ]
+     "    if (object->leader > copy->leader ||"),
+    # 14: a standby looks at one entry per second
+    (STANDBY, "wait_a_moment(copy, has_moved ? 0 : LOOK_MS, error);",
+     "wait_a_moment(copy, has_moved && sim_planted() != 14 ? 0 : LOOK_MS, error);"), ]
 
 plant("copy", FILES, MISTAKES, "int sim_planted(void);\n")

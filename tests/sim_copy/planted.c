@@ -34,6 +34,7 @@ static const struct {
     {"objects of earlier leaders that stay", {"(leftover)"}},
     {"entries of earlier leaders that stay", {"(leftover)"}},
     {"objects of a later leader that are removed", {"(restore)", "(liveness)", "(fsck)"}},
+    {"a standby that falls behind a busy server", {"(takeover)"}},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 

@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #define SILENCE_MS 15000
+#define FOLLOWED_MS 35000 /* twice: what it looked for next may be removed; and looks and writes */
+#define SLOW_MS 40
 #define PIECE_TEST_BYTES ((size_t)30000) /* a large file has three */
 #define ANSWER_MS 30000                  /* how long an answer waits for the copy */
 
@@ -111,6 +113,28 @@ static void name_dir(struct server *server) {
              server->folder);
 }
 
+/* Whether all that the server asks of the storage comes to pass, without a pause. */
+static bool is_undisturbed(const struct server *server) {
+    const struct plan *plan = &sim->plan;
+    bool is_touched = plan->trouble > 0 || plan->slow_ms > SLOW_MS;
+    for (uint32_t i = 0; i < plan->event_count; i++) {
+        const struct event *event = &plan->events[i];
+        bool is_harmless = event->kind == EVENT_NONE || event->kind == EVENT_JUMP ||
+                           event->kind == EVENT_BASE || event->kind == EVENT_LOOK;
+        if (event->server == server->index || event->kind == EVENT_AWAY)
+            is_touched = is_touched || !is_harmless;
+    }
+    return !is_touched;
+}
+
+/* A standby that nothing disturbs is not far behind the server that it follows. */
+static void check_takeover(const struct server *server) {
+    int64_t silent_ms = storage_silence_ns(server->copy->leader) / 1000000;
+    if (silent_ms > FOLLOWED_MS && is_undisturbed(server))
+        sim_fail("server %u leads only after a silence of %lld ms (takeover)", server->index,
+                 (long long)silent_ms);
+}
+
 /* As the app's serve.c opens a copy, and node.c the store. */
 static enum err open_copy(struct server *server, struct error *error) {
     const struct copy_options options = {
@@ -122,6 +146,7 @@ static enum err open_copy(struct server *server, struct error *error) {
         err = copy_stand_by(server->copy, SILENCE_MS, error);
         if (err != OK) return err;
         sim_note("server %u has restored", server->index);
+        check_takeover(server);
         ledger_check(server->dir, storage_lead_ns(server->copy->leader), &state);
     }
     if (err != OK) return err;

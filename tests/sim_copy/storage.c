@@ -105,6 +105,10 @@ int64_t storage_lead_ns(uint64_t number) {
     return number <= chain_end ? chain[number].at_ns : 0;
 }
 
+int64_t storage_silence_ns(uint64_t number) {
+    return number > 1 && number <= chain_end ? chain[number].at_ns - chain[number - 1].at_ns : 0;
+}
+
 /* --- objects --- */
 
 static struct object *object_of(const char *name) {
@@ -306,6 +310,10 @@ static struct fate draw_fate(uint32_t server) {
     return fate;
 }
 
+static bool is_of_sweep(const struct request *request) {
+    return request->operation == LIST && strcmp(request->name, "data") == 0;
+}
+
 static bool is_of_log(const struct request *request) {
     return request->operation == WRITE_NEW && strncmp(request->name, "log/", 4) == 0;
 }
@@ -317,6 +325,7 @@ static enum err ask(struct connection *connection, struct request *request, stru
     sim->requests++;
     threads_may_switch();
     if (is_of_log(request)) events_at(connection->server, AT_WRITE);
+    if (is_of_sweep(request)) events_at(connection->server, AT_LIST);
     if (fate.arrives) send(request, fate.way_ns);
     if (is_of_log(request)) events_at(connection->server, AT_SEND);
     int64_t due_ns = sim->now_ns + fate.way_ns;

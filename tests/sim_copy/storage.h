@@ -30,3 +30,5 @@ void storage_heal(void);
 void storage_check_needed(void);
 /* When the entry took effect with which the chain's last leader began; 0: none. */
 int64_t storage_lead_ns(uint64_t number);
+/* How long before that entry the one before it took effect. */
+int64_t storage_silence_ns(uint64_t number);

@@ -30,22 +30,24 @@ static enum err look(struct copy *copy, struct chain_end *end, bool *ret_moved,
     return err == ERR_NOT_FOUND ? OK : err;
 }
 
-static enum err wait_a_moment(const struct copy *copy, struct error *error) {
-    for (int ms = 0; ms < LOOK_MS; ms += STEP_MS) {
-        if (*copy->asked_to_stop) return err_set(error, ERR_CANCELLED, "stopped");
+static enum err wait_a_moment(const struct copy *copy, int wait_ms, struct error *error) {
+    for (int ms = 0; !*copy->asked_to_stop; ms += STEP_MS) {
+        if (ms >= wait_ms) return OK;
         clock_sleep_ms(STEP_MS);
     }
-    return OK;
+    return err_set(error, ERR_CANCELLED, "stopped");
 }
 
 /* Waits until no entry came for the time. Only looks that were answered count, and each for at most
- * 3 s: neither a storage that was away, nor a sleep of this process, is a silence. */
+ * 3 s: neither a storage that was away, nor a sleep of this process, is a silence. Behind an entry
+ * the next one is looked for at once: a server writes several per second, and who is a thousand
+ * behind when it dies would count its silence a thousand looks later. */
 static enum err wait_for_silence(struct copy *copy, struct chain_end *end, int64_t silence_ms,
                                  struct error *error) {
     int64_t silent_ns = 0, looked_ns = clock_monotonic_ns();
+    bool has_moved = true;
     while (silent_ns < silence_ms * INT64_C(1000000)) {
-        bool has_moved = true;
-        enum err err = wait_a_moment(copy, error);
+        enum err err = wait_a_moment(copy, has_moved ? 0 : LOOK_MS, error);
         int64_t asked_ns = clock_monotonic_ns();
         if (err == OK) err = look(copy, end, &has_moved, error);
         if (err != OK) return err;
