@@ -17,6 +17,8 @@ void base64_add(struct buf *buf, const void *bytes, size_t count) {
 
 bool base64_read(struct str text, void *ret_bytes, size_t bytes_max, size_t *ret_count) {
     const char *end;
+    *ret_count = 0;
+    if (text.bytes == 0) return true; /* its address may be NULL, which libsodium adds to */
     return sodium_base642bin(ret_bytes, bytes_max, text.at, text.bytes, NULL, ret_count, &end,
                              sodium_base64_VARIANT_ORIGINAL) == 0 &&
            end == text.at + text.bytes;

@@ -68,6 +68,14 @@ static void the_vectors_of_the_rfc_are_read(void **state) {
     check_read("+/8=", "\xFB\xFF");
 }
 
+static void an_empty_text_needs_no_address(void **state) {
+    (void)state;
+    char bytes[8];
+    size_t count = 1;
+    assert_true(base64_read((struct str){NULL, 0}, bytes, sizeof bytes, &count));
+    assert_int_equal(count, 0);
+}
+
 static void other_texts_are_not_read(void **state) {
     (void)state;
     static const char *const texts[] = {"Zg",   "Zg=",   "Zm9v=", "Zh==",     "Zm9v\n",
@@ -84,6 +92,7 @@ int main(void) {
         cmocka_unit_test(floats_are_little_endian),
         cmocka_unit_test(what_does_not_fit_is_dropped_and_noted),
         cmocka_unit_test(the_vectors_of_the_rfc_are_read),
+        cmocka_unit_test(an_empty_text_needs_no_address),
         cmocka_unit_test(other_texts_are_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
