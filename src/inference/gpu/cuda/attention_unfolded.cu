@@ -9,14 +9,13 @@
 #define ROWS_AT_ONCE (ROW_THREADS / 32)
 #define SQUARE 64 /* numbers of a matrix of a head that a block turns, in both directions */
 
-using shape_2x128 = unfolded_shape<8, 32, 2>;
-static_assert(shape_2x128::ROWS == (int)CUDA_UNFOLDED_ROWS, "rows of an item");
+static_assert(unfolded_shape::ROWS == (int)CUDA_UNFOLDED_ROWS, "rows of an item");
 
 /* A block is an item and head; `of` has what bounds and results need. */
-template <class S>
-__global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
+__global__ void __launch_bounds__(unfolded_shape::THREADS, unfolded_shape::BLOCKS)
     unfolded_tiles(struct cuda_attention of, struct cuda_unfolded call,
                    struct cuda_tile_items items) {
+    using S = unfolded_shape;
     extern __shared__ __align__(128) char cuda_memory[];
     const uint32_t index = blockIdx.x / call.heads, head = blockIdx.x % call.heads;
     const struct gpu_tile_item item = items.items[index];
@@ -29,7 +28,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     int s = d.begin / S::KEYS;
     cuda_attention_begin(&of);
     unfolded_fetch(&d, &from, s);
-    unfolded_queries<S>(&call, &items, &item, head, cuda_memory);
+    unfolded_queries(&call, &items, &item, head, cuda_memory);
     if (d.begin < d.end)
         for (; s * S::KEYS < d.end; s++) {
             const uint32_t keys_at = S::KEYS_AT + (s & 1) * S::STAGE_BYTES;
@@ -125,10 +124,9 @@ enum err cuda_attention_unfolded(const struct cuda_unfolded *call,
     of.kv_heads = of.head_count = call->heads;
     of.head_dim = CUDA_UNFOLDED_VALUE, of.scale = call->scale;
     of.positions = call->positions, of.y = call->y, of.y_stride = call->y_stride;
-    using S = shape_2x128;
-    return cuda_launch<unfolded_tiles<S>>("unfolded attention", items->item_count * call->heads,
-                                          S::THREADS, S::SHARED_BYTES, stream, error, of, *call,
-                                          *items);
+    return cuda_launch<unfolded_tiles>("unfolded attention", items->item_count * call->heads,
+                                       unfolded_shape::THREADS, unfolded_shape::SHARED_BYTES,
+                                       stream, error, of, *call, *items);
 }
 
-CUDA_MODULE(attention_unfolded, unfolded_tiles<shape_2x128>)
+CUDA_MODULE(attention_unfolded, unfolded_tiles)

@@ -20,18 +20,17 @@
 #include "gpu/cuda/attention_tile_kernel.cuh"
 #include "gpu/cuda/attention_unfolded.h"
 
-/* WARPS: four per 64 rows. KEYS: tokens of a stage, 32 or 64. BLOCKS: per multiprocessor. */
-template <int WARPS_, int KEYS_, int BLOCKS_> struct unfolded_shape {
+/* Rows of 128 and stages of 32 tokens: of the shapes that were tried, the fastest on an H200
+ * (docs/internals/inference/latent.md). */
+struct unfolded_shape {
     using PAGE = cuda_page<CUDA_KV_BF16, CUDA_UNFOLDED_VALUE, true>;
     using SCORES = PAGE;
-    static constexpr int TILES = 1, WARPS = WARPS_, KEYS = KEYS_, BLOCKS = BLOCKS_, TOGETHER = 4;
-    static constexpr int D = CUDA_UNFOLDED_VALUE, THREADS = 32 * WARPS_, ROWS = 16 * WARPS_;
+    static constexpr int TILES = 1, WARPS = 8, KEYS = 32, BLOCKS = 2, TOGETHER = 4;
+    static constexpr int D = CUDA_UNFOLDED_VALUE, THREADS = 32 * WARPS, ROWS = 16 * WARPS;
     static constexpr int PARTS = D / 64, STEPS = D / 16, COLUMNS = KEYS / 8;
     static constexpr int KEY_DIM = CUDA_UNFOLDED_STILL + CUDA_UNFOLDED_TURNED;
     static constexpr int KEY_PARTS = KEY_DIM / 64, KEY_STEPS = KEY_DIM / 16;
-    /* A stage of 64 takes 167 registers, so 384 threads; in two pieces it spills at 128. */
     static constexpr int PIECES = 1, PIECE = KEYS, PIECE_COLUMNS = PIECE / 8;
-    static_assert(KEYS == 32 || THREADS * BLOCKS <= 384, "registers");
     static constexpr int PART_BYTES = KEYS * 128; /* 64 numbers of each token of a stage */
     static constexpr int STAGE_BYTES = (KEY_PARTS + PARTS) * PART_BYTES;
     static constexpr int KEYS_AT = KEY_PARTS * ROWS * 128;
@@ -57,10 +56,12 @@ struct unfolded_source {
 };
 
 /* Asks for a stage; what no row sees becomes zero, unread. */
-template <class S>
-__device__ static inline void unfolded_fetch(const cuda_tiler<S> *d,
+__device__ static inline void unfolded_fetch(const cuda_tiler<unfolded_shape> *d,
                                              const struct unfolded_source *from, int s) {
+    using S = unfolded_shape;
     constexpr int OWN = CUDA_UNFOLDED_HEAD / 8, TURNED = CUDA_UNFOLDED_TURNED / 8;
+    static_assert(S::KEYS * OWN % S::THREADS == 0 && S::KEYS * TURNED % S::THREADS == 0,
+                  "each thread has as many chunks of a stage");
     const uint32_t to = d->memory + S::KEYS_AT + (s & 1) * S::STAGE_BYTES;
     if (s * S::KEYS < d->end) {
 #pragma unroll
@@ -69,34 +70,32 @@ __device__ static inline void unfolded_fetch(const cuda_tiler<S> *d,
             const int token = s * S::KEYS + (int)row;
             const bool is_wanted = token >= d->begin && token < d->end;
             const uint32_t chunk = c < OWN / 2 ? c : c + TURNED; /* what turns is in between */
-            if (S::KEYS * OWN % S::THREADS == 0 || row < S::KEYS)
-                cuda_copy16_if(to + S::wide_at(S::KEYS, row, chunk),
-                               from->still + (is_wanted ? (size_t)token * from->row_bytes : 0) +
-                                   c * 16,
-                               is_wanted);
+            cuda_copy16_if(to + S::wide_at(S::KEYS, row, chunk),
+                           from->still + (is_wanted ? (size_t)token * from->row_bytes : 0) + c * 16,
+                           is_wanted);
         }
 #pragma unroll
         for (int i = 0; i < S::KEYS * TURNED; i += S::THREADS) {
             const uint32_t index = i + threadIdx.x, row = index / TURNED, c = index % TURNED;
             const int token = s * S::KEYS + (int)row;
-            const bool is_wanted = token >= d->begin && token < d->end && row < S::KEYS;
+            const bool is_wanted = token >= d->begin && token < d->end;
             const uint32_t page =
                 is_wanted ? __ldg(from->pages + (uint32_t)token / CUDA_PAGE_TOKENS) : 0;
             const size_t entry = (size_t)page * CUDA_PAGE_TOKENS + token % CUDA_PAGE_TOKENS;
-            if (S::KEYS * TURNED % S::THREADS == 0 || row < S::KEYS)
-                cuda_copy16_if(to + S::wide_at(S::KEYS, row, CUDA_UNFOLDED_STILL / 8 + c),
-                               from->turned + (is_wanted ? entry * from->entry_bytes : 0) + c * 16,
-                               is_wanted);
+            cuda_copy16_if(to + S::wide_at(S::KEYS, row, CUDA_UNFOLDED_STILL / 8 + c),
+                           from->turned + (is_wanted ? entry * from->entry_bytes : 0) + c * 16,
+                           is_wanted);
         }
     }
     cuda_copy_commit();
 }
 
 /* The queries of the block's rows; beyond the last row its queries again. */
-template <class S>
-__device__ static inline void
-unfolded_queries(const struct cuda_unfolded *call, const struct cuda_tile_items *items,
-                 const struct gpu_tile_item *item, uint32_t head, char *memory) {
+__device__ static inline void unfolded_queries(const struct cuda_unfolded *call,
+                                               const struct cuda_tile_items *items,
+                                               const struct gpu_tile_item *item, uint32_t head,
+                                               char *memory) {
+    using S = unfolded_shape;
     constexpr int STILL = CUDA_UNFOLDED_STILL / 8;
 #pragma unroll 4
     for (int i = 0; i < S::ROWS * S::CHUNKS; i += S::THREADS) {
@@ -109,16 +108,17 @@ unfolded_queries(const struct cuda_unfolded *call, const struct cuda_tile_items 
     }
 }
 
-template <class S>
-__device__ static inline void
-unfolded_begin(cuda_tiler<S> *d, const struct cuda_unfolded *call, const struct gpu_tile_item *item,
-               uint32_t index, uint32_t head, char *memory, struct unfolded_source *ret_from) {
+__device__ static inline void unfolded_begin(cuda_tiler<unfolded_shape> *d,
+                                             const struct cuda_unfolded *call,
+                                             const struct gpu_tile_item *item, uint32_t index,
+                                             uint32_t head, char *memory,
+                                             struct unfolded_source *ret_from) {
     d->lane = threadIdx.x % 32;
     d->memory = cuda_shared_address(memory);
     d->m[0][0] = d->m[0][1] = CUDA_UNSEEN;
     d->l[0][0] = d->l[0][1] = 0;
 #pragma unroll
-    for (int n = 0; n < 2 * S::STEPS; n++)
+    for (int n = 0; n < 2 * unfolded_shape::STEPS; n++)
         d->o[0][n][0] = d->o[0][n][1] = d->o[0][n][2] = d->o[0][n][3] = 0;
     ret_from->row_bytes = call->heads * CUDA_UNFOLDED_HEAD * 2;
     ret_from->entry_bytes = call->entry_dim * 2;

@@ -233,6 +233,7 @@ static void close_one(struct gpu *gpu) {
     free(gpu->ops);
     free(gpu->places);
     free(gpu->unfold.owners);
+    free(gpu->unfold.runs);
     gpu_shard_release(&gpu->shard);
     free(gpu);
 }

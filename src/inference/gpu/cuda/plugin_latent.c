@@ -7,6 +7,7 @@
  * up to the end of a bucket of rows. Until then what does not turn of their q stays where it was
  * left. */
 
+#include "base/min_max.h"
 #include "gpu/cuda/attention_unfolded.h"
 #include "gpu/cuda/latent.h"
 #include "gpu/cuda/plugin_walk.h"
@@ -144,7 +145,7 @@ static enum err unfold_keys(struct walk *walk, const struct card_op *op,
     enum err err = cuda_unfold_heads(&heads, gpu->compute, error);
     if (err == OK) err = cuda_entry_rows(&rows, gpu->compute, error);
     for (uint32_t at = 0; at < tokens && err == OK; at += call.rows) {
-        call.rows = unfold_rows_of_product(tokens, at);
+        call.rows = min_u32(tokens - at, ROW_BUCKET_MAX);
         call.in = gpu->unfold.rows + at * in;
         call.sums = gpu->unfold.unfolded + at * out;
         err = cuda_multiply(gpu->products, &call, gpu->compute, error);

@@ -285,7 +285,9 @@ static enum err set_sizes(struct gpu *gpu, const struct gpu_program *program,
     gpu->ops = calloc(program->op_count, sizeof *gpu->ops);
     gpu->places = calloc(limits->layer_places, sizeof *gpu->places);
     gpu->unfold.owners = calloc(limits->rows_max, sizeof *gpu->unfold.owners);
-    if (gpu->matrices && gpu->ops && gpu->places && gpu->unfold.owners) return OK;
+    gpu->unfold.runs = calloc(limits->rows_max, sizeof *gpu->unfold.runs);
+    if (gpu->matrices && gpu->ops && gpu->places && gpu->unfold.owners && gpu->unfold.runs)
+        return OK;
     return err_set(error, ERR_LIMIT, "no memory for a program");
 }
 
@@ -295,10 +297,12 @@ static void drop_sizes(struct gpu *gpu) {
     free(gpu->ops);
     free(gpu->places);
     free(gpu->unfold.owners);
+    free(gpu->unfold.runs);
     gpu->matrices = NULL;
     gpu->ops = NULL;
     gpu->places = NULL;
     gpu->unfold.owners = NULL;
+    gpu->unfold.runs = NULL;
 }
 
 enum err prepare_one(struct gpu *gpu, const struct gpu_program *program,

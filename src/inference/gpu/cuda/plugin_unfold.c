@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/cuda/plugin_unfold.h"
 
+#include "base/min_max.h"
 #include "gpu/cuda/attention_unfolded.h"
 #include "gpu/cuda/plugin_internal.h"
 
@@ -39,10 +40,6 @@ void unfold_place(struct gpu *gpu, const struct gpu_program *program) {
     room->tokens = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
-uint32_t unfold_rows_of_product(uint32_t tokens, uint32_t first) {
-    return tokens - first < ROW_BUCKET_MAX ? tokens - first : ROW_BUCKET_MAX;
-}
-
 /* Whether keys of so many tokens have room, with what products write behind the last. */
 static bool has_room(const struct gpu *gpu, uint32_t tokens) {
     const uint32_t whole = (tokens - 1) / ROW_BUCKET_MAX * ROW_BUCKET_MAX;
@@ -50,13 +47,6 @@ static bool has_room(const struct gpu *gpu, uint32_t tokens) {
 }
 
 /* ---- the choice ---- */
-
-/* Rows of one prompt, which see all keys before them. */
-struct unfold_run {
-    uint32_t row, rows;
-    uint32_t end; /* keys of the last row */
-    uint32_t pages;
-};
 
 static uint32_t pages_of(const struct unfold_run *run) {
     return (run->end + GPU_PAGE_TOKENS - 1) / GPU_PAGE_TOKENS;
@@ -94,18 +84,20 @@ static int64_t gain_of(const struct unfold_run *run) {
     return rows * (keys - rows) + rows * rows / 2 + PAIRS_OF_A_PRODUCT * (rows - keys);
 }
 
-/* The first row of the runs at the end of the step that gain most together. */
+/* Finds the runs at the end of the step that gain most together; returns their number. */
 static uint32_t choose(const struct gpu *gpu, const struct gpu_step *step) {
-    uint32_t first = step->row_count, tokens = 0;
+    struct unfold_run *run = gpu->unfold.runs;
+    uint32_t tokens = 0, chosen = 0;
     int64_t gain = 0, best = 0;
-    struct unfold_run run;
-    for (uint32_t end = step->row_count; run_before(gpu, step, end, &run); end = run.row) {
-        tokens += pages_of(&run) * GPU_PAGE_TOKENS;
-        gain += gain_of(&run);
+    for (uint32_t end = step->row_count; run_before(gpu, step, end, run); end = run++->row) {
+        tokens += pages_of(run) * GPU_PAGE_TOKENS;
+        gain += gain_of(run);
         if (!has_room(gpu, tokens)) break;
-        if (gain > best) best = gain, first = run.row;
+        if (gain <= best) continue;
+        best = gain;
+        chosen = (uint32_t)(run - gpu->unfold.runs) + 1;
     }
-    return first;
+    return chosen;
 }
 
 /* ---- the arrays ---- */
@@ -133,34 +125,24 @@ static void add_items(struct unfold_lists *lists, const struct unfold_run *run, 
                                                                .partial_step = 1};
 }
 
-/* Counts the items and pages of rows from `first` on; returns the most items of a run. */
-static uint32_t count_lists(const struct gpu *gpu, const struct gpu_step *step, uint32_t first,
-                            struct unfold_lists *lists) {
-    struct unfold_run run = {.row = step->row_count};
-    uint32_t most = 0;
-    for (; run.row > first && run_before(gpu, step, run.row, &run);) {
-        const uint32_t items = (run.rows + CUDA_UNFOLDED_ROWS - 1) / CUDA_UNFOLDED_ROWS;
-        lists->item_count += items;
-        lists->page_count += pages_of(&run);
-        if (items > most) most = items;
-    }
-    assert(run.row == first);
-    return most;
+static uint32_t turns_of(const struct unfold_run *run) {
+    return (run->rows + CUDA_UNFOLDED_ROWS - 1) / CUDA_UNFOLDED_ROWS;
 }
 
-static void fill_lists(const struct gpu *gpu, const struct gpu_step *step, uint32_t first,
+static void fill_lists(const struct gpu *gpu, const struct gpu_step *step, uint32_t run_count,
                        uint32_t turns, struct unfold_lists *lists) {
     const uint32_t *tables = step->groups[0].pages;
-    lists->item_count = 0;
-    for (uint32_t turn = turns; turn-- > 0;) {
-        struct unfold_run run = {.row = step->row_count};
-        lists->page_count = 0;
-        while (run.row > first && run_before(gpu, step, run.row, &run)) {
-            add_items(lists, &run, lists->page_count * GPU_PAGE_TOKENS, turn);
-            memcpy(lists->pages + lists->page_count, tables + run.pages,
-                   pages_of(&run) * sizeof *tables);
-            lists->page_count += pages_of(&run);
-        }
+    lists->item_count = lists->page_count = 0;
+    for (const struct unfold_run *run = gpu->unfold.runs; run < gpu->unfold.runs + run_count;
+         run++) {
+        memcpy(lists->pages + lists->page_count, tables + run->pages,
+               pages_of(run) * sizeof *tables);
+        lists->page_count += pages_of(run);
+    }
+    while (turns-- > 0) {
+        uint32_t page = 0;
+        for (uint32_t i = 0; i < run_count; page += pages_of(&gpu->unfold.runs[i++]))
+            add_items(lists, &gpu->unfold.runs[i], page * GPU_PAGE_TOKENS, turns);
     }
 }
 
@@ -186,16 +168,23 @@ void unfold_put(struct gpu *gpu, struct block *block, const struct gpu_step *ste
     *unfold = (struct card_unfold){0};
     if (gpu->unfold.tokens == 0) return;
     own_rows(gpu, tiles, step->row_count);
-    const uint32_t first = choose(gpu, step);
-    if (first == step->row_count) return;
-    const uint32_t turns = count_lists(gpu, step, first, &lists);
+    const uint32_t run_count = choose(gpu, step);
+    if (run_count == 0) return;
+    uint32_t turns = 0;
+    for (uint32_t i = 0; i < run_count; i++) {
+        const struct unfold_run *run = &gpu->unfold.runs[i];
+        lists.item_count += turns_of(run);
+        lists.page_count += pages_of(run);
+        turns = max_u32(turns, turns_of(run));
+    }
+    const uint32_t first = gpu->unfold.runs[run_count - 1].row;
     unfold->items.items = block_take(block, lists.item_count * sizeof *lists.items, &items);
     unfold->firsts = block_take(block, lists.item_count * sizeof *lists.firsts, &firsts);
     unfold->pages = block_take(block, lists.page_count * sizeof *lists.pages, &pages);
     put_others(block, tiles, first, &to->groups[0].all.tiles);
     if (block->is_full) return;
     lists.items = items, lists.firsts = firsts, lists.pages = pages;
-    fill_lists(gpu, step, first, turns, &lists);
+    fill_lists(gpu, step, run_count, turns, &lists);
     unfold->rows = step->row_count - first;
     unfold->items.count = lists.item_count;
     unfold->page_count = lists.page_count;
