@@ -102,6 +102,7 @@ def test_a_model_is_inspected_by_name_and_by_path(served, quern):
                                                   rel=0.03) and plain["kv_bytes_per_token"] == 23040
     assert plain["fits"] and 0 < plain["sequences"] < kv8["sequences"] <= both8["sequences"]
     assert all(form["used_bytes"] <= 1600 << 20 for form in forms)
+    assert card["card"]["auto"] == "bfloat16"  # a seventh of the memory is weights in bf16
     [unasked] = listed(quern, "inspect", "org/smol-GGUF", "--device-memory-mib", "1600")
     assert unasked["sequence_tokens"] == 8192 and unasked["card"][
         "forms"] == forms  # what an engine needs room for, not the whole context

@@ -147,3 +147,15 @@ def test_one_model_is_told_by_any_of_its_names():
 def test_what_cannot_be_told_is_refused_by_one_sentence(arguments, status, sentence):
     done = support.quern("models", *arguments)
     assert done.returncode == status and sentence in done.stderr, done.stderr
+
+
+def test_a_small_file_is_bf16_only_where_enough_sequences_have_room():
+    for mib, forms in (("15900", {
+            "mistral:7b": "int8", "qwen2.5:7b": "int8", "llama3.2:1b": "bfloat16"}), ("139000", {
+                "mistral:7b": "bfloat16", "qwen2.5:7b": "bfloat16", "llama3.2:1b": "bfloat16"})):
+        for name, weights in forms.items():
+            model, = fit(name, "--device-memory-mib", mib, "--max-model-len", "4096").values()
+            assert form_of(model, "Q8_0")["card"]["auto"] == weights, (name, mib)
+            assert "auto" not in form_of(model, "BF16")["card"]
+    model, = fit("gpt-oss:20b", "--device-memory-mib", "22000").values()
+    assert form_of(model, "MXFP4")["card"]["auto"] == "file"  # its experts are not unpacked

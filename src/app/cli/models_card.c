@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -46,6 +47,13 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
     options.is_tied = !checkpoint_find(checkpoint, str_from(head.text));
     options.checkpoint = checkpoint;
     const bool has_blocks = gpu_shapes_has_blocks(checkpoint);
+    if (!card->is_for_texts && gpu_choose_is_small(checkpoint)) {
+        options.kv = GPU_BF16;
+        card->choice = gpu_choose(&options, has_blocks);
+        for (size_t i = 0; i < MODELS_CARD_FORMS && !card->usual; i++)
+            if (forms[i].weights == card->choice.form && card->choice.sequences > 0)
+                card->usual = forms[i].weights_name;
+    }
     for (size_t i = 0; i < MODELS_CARD_FORMS; i++) {
         if (forms[i].weights == GPU_BLOCKS && !has_blocks) continue;
         if (!card_fit_has_kernels(options.config, forms[i].kv)) continue;
@@ -93,6 +101,20 @@ static struct away_text away_text(const struct card_fit *fit) {
     return away;
 }
 
+static void show_choice(const struct models_card *card) {
+    const struct gpu_choice *choice = &card->choice;
+    if (!card->usual) return;
+    printf("  without --quantization: %s", card->usual);
+    if (choice->form == GPU_BF16)
+        putchar('\n');
+    else if (choice->in_bf16 == 0)
+        printf(", bfloat16 does not fit\n");
+    else
+        printf(", bfloat16 has room for %" PRIu64 " of %" PRIu32 " sequences of %" PRIu32
+               " tokens\n",
+               choice->in_bf16, choice->wanted, choice->tokens);
+}
+
 void models_card_show(const struct models_card *card) {
     if (card->ranks > 1)
         printf("%-2" PRIu32 " GPUs      %" PRIu64 " MiB each", card->ranks,
@@ -127,6 +149,7 @@ void models_card_show(const struct models_card *card) {
         else
             printf("it does not fit, %" PRIu64 " MiB are missing\n", mib(fit->missing_bytes));
     }
+    show_choice(card);
 }
 
 bool models_card_is_better(const struct models_card_form *form,
@@ -139,8 +162,10 @@ void models_card_brief(const struct models_card *card, char ret_text[MODELS_CARD
     for (size_t i = 0; i < card->form_count; i++) {
         const struct models_card_form *form = &card->forms[i];
         if (!form->is.is_fitting || form->is.sequences == 0) continue;
-        if (chosen && !models_card_is_better(form, chosen)) continue;
+        const bool is_usual = card->usual && strcmp(form->weights, card->usual) == 0;
+        if (chosen && !is_usual && !models_card_is_better(form, chosen)) continue;
         chosen = form;
+        if (is_usual) break;
     }
     if (chosen)
         snprintf(ret_text, MODELS_CARD_BRIEF, "%s/%s %" PRIu64, chosen->weights, chosen->kv,
@@ -168,7 +193,9 @@ void models_card_add_json(struct buf *line, const struct models_card *card) {
             buffers_of(&fit->ledger), fit->ledger.states, fit->ledger.kv, fit->ledger.used,
             fit->kv_bytes_per_token, fit->sequence_tokens, fit->sequences, fit->away_bytes);
     }
-    buf_add_text(line, "]}");
+    buf_add_text(line, "]");
+    if (card->usual) buf_printf(line, ", \"auto\": \"%s\"", card->usual);
+    buf_add_text(line, "}");
 }
 
 int64_t models_card_mib(void) {

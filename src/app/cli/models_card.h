@@ -7,6 +7,7 @@
  * Memory: the caller's struct. */
 
 #include "base/buf.h"
+#include "gpu/gpu_choose.h"
 #include "gpu/gpu_fit.h"
 
 #define MODELS_CARD_FORMS 7 /* at most */
@@ -33,6 +34,10 @@ struct models_card {
     bool is_for_texts;     /* a GPU computes its texts, and it does not generate there */
     struct models_card_form forms[MODELS_CARD_FORMS];
     size_t form_count;
+    /* The weights that an engine without --quantization begins with. NULL: a file of 16 bits, or
+     * none fits whole; then they are tried in the order of `forms`. */
+    const char *usual;
+    struct gpu_choice choice;
 };
 
 /* MiB that an engine takes of this machine's largest GPU; 0 without a GPU. Not in the sandbox,

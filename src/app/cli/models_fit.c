@@ -41,16 +41,22 @@ static uint64_t above(uint64_t bytes, uint64_t limit) {
     return bytes > limit ? bytes - limit : 0;
 }
 
-/* The first form that an engine tries on a GPU and that has room. It keeps 16-bit weights as they
- * are, and changes others. */
-static void choose_on_card(struct form_fit *form, uint32_t sequences) {
+/* The first form with such weights that an engine tries on a GPU and that has room; NULL: any. It
+ * keeps 16-bit weights as they are, and changes others. */
+static void find_on_card(struct form_fit *form, uint32_t sequences, const char *weights) {
     for (size_t i = 0; i < form->card.form_count; i++) {
         const struct models_card_form *is = &form->card.forms[i];
         if (strcmp(is->kv, "bfloat16") != 0 || !is->is.is_fitting || is->is.sequences < sequences)
             continue;
         if (form->types == SHAPE_BF16 && strcmp(is->weights, "bfloat16") != 0) continue;
+        if (weights && strcmp(is->weights, weights) != 0) continue;
         if (!form->on_card || models_card_is_better(is, form->on_card)) form->on_card = is;
     }
+}
+
+static void choose_on_card(struct form_fit *form, uint32_t sequences) {
+    if (form->card.usual) find_on_card(form, sequences, form->card.usual);
+    if (!form->on_card) find_on_card(form, sequences, NULL);
 }
 
 static void fit_form(struct form_fit *form, const struct place *place,

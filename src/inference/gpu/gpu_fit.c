@@ -46,24 +46,30 @@ static struct card_fit fit_decoder(const struct gpu_limits_options *limits, uint
     return left.is_fitting ? left : fit;
 }
 
+static uint32_t context_of(const struct card_fit_options *options) {
+    const uint32_t wanted = options->wanted.context_max;
+    return wanted > 0 ? wanted : options->config->context_max;
+}
+
 /* Fits a program, or the first GPU's share of it. */
 static struct card_fit fit_of(const struct card_fit_options *options,
                               const struct gpu_program *program, const struct kv_layout *layout) {
     const struct model_config *config = options->config;
-    const struct gpu_limits_options limits = {.program = program,
-                                              .layout = layout,
-                                              .kv_form = options->kv,
-                                              .state_form = options->state,
-                                              .multiprocessors = CARD_FIT_MULTIPROCESSORS,
-                                              .memory_bytes = options->memory_bytes,
-                                              .host_bytes =
-                                                  options->host_bytes / max_u32(1, options->ranks),
-                                              .wanted = {.context_max = config->context_max}};
+    struct gpu_limits_options limits = {.program = program,
+                                        .layout = layout,
+                                        .kv_form = options->kv,
+                                        .state_form = options->state,
+                                        .multiprocessors = CARD_FIT_MULTIPROCESSORS,
+                                        .memory_bytes = options->memory_bytes,
+                                        .host_bytes =
+                                            options->host_bytes / max_u32(1, options->ranks),
+                                        .wanted = options->wanted};
     const struct text_runner_gpu_options texts = {.config = config,
                                                   .is_bidirectional = options->is_bidirectional,
                                                   .pools_all = options->pools_all,
                                                   .kv_form = options->kv,
                                                   .tokens_max = options->tokens_max};
+    limits.wanted.context_max = context_of(options);
     if (!options->is_for_texts) return fit_decoder(&limits, options->sequence_tokens);
     struct card_fit fit = {.sequence_tokens = options->tokens_max,
                            .limits = text_runner_gpu_limits(&texts, program, layout)};
@@ -95,7 +101,7 @@ struct card_fit card_fit_of(const struct card_fit_options *options) {
     const struct model_config *config = options->config;
     const struct kv_layout layout = options->is_for_texts
                                         ? kv_layout_of_texts(config, options->is_bidirectional)
-                                        : kv_layout_of(config, config->context_max);
+                                        : kv_layout_of(config, context_of(options));
     struct gpu_shapes shapes;
     gpu_shapes_open(&shapes,
                     &(struct gpu_shapes_options){.config = config,

@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
 #include "gpu/gpu_ledger.h"
+#include "program/executor.h"
 
 /* For the GPU that is not there; as an H100 and an H200 have. Another number changes the buffers by
  * a few KiB for each. */
@@ -31,6 +32,7 @@ struct card_fit_options {
                                             0: no limit */
     uint32_t ranks;                      /* GPUs that compute together; 0 or 1: one */
     uint32_t sequence_tokens;            /* at most the context; 0: GPU_CACHE_TOKENS_LEAST */
+    struct executor_limits wanted;       /* zeros: the model's context, and the defaults */
     /* A model for texts: then sequence_tokens is not read, and the rest is as text_runner_gpu.h has
      * it. */
     bool is_for_texts, is_bidirectional, pools_all;

@@ -7,7 +7,6 @@
 #include "base/os.h"
 #include "cpu/executor_cpu.h"
 #include "gpu/executor_gpu.h"
-#include "gpu/gpu_shapes.h"
 #include "gpu/text_runner_gpu.h"
 #include "model/model_internal.h"
 
@@ -248,51 +247,16 @@ static enum err open_parts(struct model *model, const struct model_options *opti
     return err == OK ? open_computers(model, options, error) : err;
 }
 
-/* The next smaller form in which the device may hold the weights; false: there is none. A file
- * whose own weights have 8 bits or fewer may be held in 8 bits: in bf16 they are two to four times
- * the file, and a file is chosen by its size. One of fewer than 8 bits may stay as it is. */
-static bool choose_smaller_form(struct model *model, const struct model_options *options) {
-    const enum tensor_type type = model->weights ? model->weights->type : TENSOR_F32;
-    const size_t bytes = tensor_type_block_bytes(type), numbers = tensor_type_block_elements(type);
-    const bool is_stored_small =
-        model->weights && (bytes < 2 * numbers || checkpoint_is_packed(model->checkpoint));
-    if (!options->device || !is_stored_small || !gpu_load_may_shrink(options->device)) return false;
-    const bool is_small = model->weight_form == GPU_SMALL_FORM;
-    if (model->weight_form == GPU_BLOCKS || (is_small && bytes >= numbers)) return false;
-    model->weight_form = is_small ? GPU_BLOCKS : GPU_SMALL_FORM;
-    return true;
-}
-
-static const char *weights_name(enum gpu_form form) {
-    switch (form) {
-    case GPU_F32: return "f32";
-    case GPU_BF16: return "bf16";
-    case GPU_E4M3: return "fp8";
-    case GPU_INT8: return "int8";
-    case GPU_BLOCKS: break;
-    }
-    return "file";
-}
-
-/* What to try next where a GPU has too little memory: a smaller form, and then experts that stay in
- * the host's memory. False: nothing is left. */
-static bool take_less(struct model *model, const struct model_options *options) {
-    if (choose_smaller_form(model, options)) return true;
-    if (!options->device || model->config.experts == 0 || model->leaves_experts) return false;
-    model->leaves_experts = true;
-    return true;
-}
-
 static enum err open_on_processor(struct model *model, const struct model_options *options,
                                   const struct tiled_cache_options *cache, struct error *error) {
-    if (options->device)
-        model->weight_form =
-            gpu_load_weight_form(options->device, gpu_shapes_has_blocks(model->checkpoint));
+    const uint32_t context_max = or_default(options->context_max, model->config.context_max);
+    const struct executor_limits limits = limits_of(options, context_max);
+    if (options->device) model->weight_form = model_choose_form(model, options, &limits);
     enum err err = open_parts(model, options, cache, error);
-    while (err == ERR_LIMIT && take_less(model, options)) {
+    while (err == ERR_LIMIT && model_take_less(model, options)) {
         const char *form = checkpoint_form(model->checkpoint);
         log_info("event=small_weights form=%s file_has=%s experts=%s reason=\"%s\"",
-                 weights_name(model->weight_form),
+                 model_form_name(model->weight_form),
                  form ? form : tensor_type_name(model->weights->type),
                  model->leaves_experts ? "host" : "gpu", error->text);
         gpu_store_close(model->gpu_store);

@@ -20,6 +20,8 @@
 /* Products of every prepare that the GPU was asked for. */
 static enum gpu_form tried[TRIES_MAX];
 static uint32_t tries;
+static uint32_t times_wider = 8;
+static uint64_t memory_bytes = 1 << 20; /* that is told to the model */
 
 static enum gpu_form form_of_products(const struct gpu_program *program) {
     enum gpu_form form = GPU_BF16;
@@ -45,7 +47,7 @@ static const struct gpu_table table = {.kind = "card", .prepare = prepare};
 /* Opens a file whose matrices have that type. */
 static void open_refused(enum tensor_type type, bool as_f32, enum gpu_weights weights,
                          struct error *ret_error) {
-    const struct recipe recipe = {.times = 8, .type = type, .as_f32 = as_f32};
+    const struct recipe recipe = {.times = times_wider, .type = type, .as_f32 = as_f32};
     char path[] = "/tmp/quern-test-small-form-XXXXXX";
     struct buf file;
     struct model *model;
@@ -59,7 +61,7 @@ static void open_refused(enum tensor_type type, bool as_f32, enum gpu_weights we
     const struct loaded_gpu device = {.settings = {.weights = weights},
                                       .table = &table,
                                       .card = {.compute = 90, .multiprocessors = 1},
-                                      .memory_bytes = 1 << 20};
+                                      .memory_bytes = memory_bytes};
     const struct model_options options = {.threads = 1, .device = &device};
     tries = 0;
     assert_int_equal(model_open(&model, path, &options, ret_error), ERR_LIMIT);
@@ -115,12 +117,39 @@ static void test_a_file_of_16_bits_or_more_keeps_them(void **state) {
     assert_string_equal(error.text, "try 1");
 }
 
+/* The GPU refuses whatever it is asked for, so what is tried first is what was chosen. With memory
+ * for all that is wanted that is bf16, as it is where nothing fits. */
+static void test_8_bits_come_first_where_bf16_leaves_room_for_few(void **state) {
+    (void)state;
+    struct error error = {0};
+    bool has_been_small = false;
+    times_wider = 16;
+    for (uint64_t mib = 600; mib <= 760; mib += 2) {
+        memory_bytes = mib << 20;
+        open_refused(TENSOR_Q8_0, false, GPU_WEIGHTS_AUTO, &error);
+        if (tried[0] == GPU_BF16) continue;
+        assert_int_equal(tried[0], GPU_INT8);
+        has_been_small = true;
+        open_refused(TENSOR_BF16, false, GPU_WEIGHTS_AUTO, &error);
+        assert_int_equal(tried[0], GPU_BF16);
+        open_refused(TENSOR_Q8_0, false, GPU_WEIGHTS_BF16, &error);
+        assert_int_equal(tried[0], GPU_BF16);
+    }
+    assert_true(has_been_small);
+    memory_bytes = (uint64_t)4 << 30;
+    open_refused(TENSOR_Q8_0, false, GPU_WEIGHTS_AUTO, &error);
+    assert_int_equal(tried[0], GPU_BF16);
+    memory_bytes = 1 << 20;
+    times_wider = 8;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_quantised_file_is_tried_in_int8_and_as_it_is),
         cmocka_unit_test(test_what_was_asked_for_is_not_changed),
         cmocka_unit_test(test_the_files_own_form_is_tried_at_once_where_it_has_fewer_than_8_bits),
         cmocka_unit_test(test_a_file_of_16_bits_or_more_keeps_them),
+        cmocka_unit_test(test_8_bits_come_first_where_bf16_leaves_room_for_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
