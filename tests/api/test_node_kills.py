@@ -68,17 +68,12 @@ def runs_of(places, text):
 
 def check(places, text, content):
     """All places but the last one where it ran are of nodes that were killed with the line in
-    flight, and the answer is that of the last. Returns how often it ran twice in a row at the last
-    one: once in 41 runs, at load 12, one line did, 0.3 s apart, for a reason that is not known."""
+    flight, and the answer is that of the last."""
     runs = runs_of(places, text)
-    last = runs[-1][1]
-    repeats = [run for run in runs[:-1] if run[1] == last and not places[last].killed_at]
-    runs = [run for run in runs if run not in repeats]
     told = f"{text}: {runs}, answered as {content!r}"
     assert content == f"{runs[-1][1]} of {text}", told
     for (_, number), (again, _) in zip(runs, runs[1:]):
         assert places[number].killed_at and again > places[number].killed_at, told
-    return len(repeats)
 
 
 def test_exactly_the_lines_in_flight_at_killed_nodes_run_again(tmp_path, redis):
@@ -102,12 +97,10 @@ def test_exactly_the_lines_in_flight_at_killed_nodes_run_again(tmp_path, redis):
         assert errors == [] and batch["request_counts"] == {
             "total": LINES, "completed": LINES, "failed": 0}
         assert [line["custom_id"] for line in output] == [line["custom_id"] for line in lines]
-        repeats = sum(
+        for text, line in zip(texts, output):
             check(places, text, line["response"]["body"]["choices"][0]["message"]["content"])
-            for text, line in zip(texts, output))
-        assert repeats <= LINES // 100
         again = sum(len(runs_of(places, text)) - 1 for text in texts)
-        print(f"{again} of {LINES} lines ran again ({repeats} at a living node), "
+        print(f"{again} of {LINES} lines ran again, "
               f"{[(place.number, len(place.begun)) for place in places]}")
         assert again > 0
         support.until(lambda: redis.packs() == 0)

@@ -40,9 +40,10 @@ enum pack_kind {
     /* server → node */
     PACK_JOB = 1,
     PACK_CANCEL = 2,
-    PACK_WANT = 3,  /* jobs wait for the worker's model */
-    PACK_SYNC = 4,  /* the first record of a round: the node answers it with PACK_HELD */
-    PACK_CLEAR = 5, /* the node forgets the jobs of the worker that came before */
+    PACK_WANT = 3,   /* jobs wait for the worker's model */
+    PACK_SYNC = 4,   /* the first record of a round: the node answers it with PACK_HELD */
+    PACK_CLEAR = 5,  /* the node forgets the jobs of the worker that came before */
+    PACK_RECALL = 6, /* the job comes back as OUTCOME_RETURNED, unless it has begun */
     /* node → server */
     PACK_RESULT = 16,
     PACK_DELTA = 17,

@@ -92,6 +92,7 @@ struct worker_status {
     bool is_failed;    /* will never be ready */
     bool is_vacant;    /* a seat for a worker of another machine, and none is there */
     bool is_unheard;   /* its answers cannot come now: what lies between is away */
+    bool is_silent;    /* its node shows no sign of life, and may be lost */
     bool knows_names;  /* it will never serve a name that it does not serve now */
     int64_t leaves_ms; /* until the model unloads if no job comes; 0: it stays */
     /* "loading", "ready", or why it is not ready */
@@ -144,6 +145,9 @@ struct worker_ops {
     bool (*submit)(struct worker *worker, const struct worker_job *job);
     /* Ends the job soon. Its result still comes: OUTCOME_CANCELLED, or what it was before. */
     void (*cancel)(struct worker *worker, uint64_t job_id);
+    /* Gives the job back soon, as OUTCOME_RETURNED, if it has not begun; else the job goes on, and
+     * no one is told. NULL: it does not know which jobs have begun, or gives none back. */
+    void (*recall)(struct worker *worker, uint64_t job_id);
     /* True if it serves a model under exactly this name. */
     bool (*serves)(struct worker *worker, struct str model);
     size_t (*models)(struct worker *worker, struct worker_model *ret_models, size_t models_max);

@@ -21,6 +21,7 @@ struct agent_job {
     bool is_running; /* a worker has it, or is about to get it */
     bool is_dropped; /* the server has forgotten it: its result is not told */
     bool is_cancelled;
+    bool is_recalled;      /* cancelled at a worker that gives no job back otherwise */
     struct worker_job job; /* model and body point behind the struct, until a worker has it */
     size_t bytes;
     char *text; /* body and model; NULL once a worker has them */
@@ -83,6 +84,7 @@ struct agent {
 /* --- agent_jobs: with the lock held, except as noted --- */
 void jobs_add(struct agent *agent, uint8_t worker, const struct worker_job *from);
 void jobs_cancel(struct agent *agent, uint64_t id); /* lets the lock go */
+void jobs_recall(struct agent *agent, uint64_t id); /* likewise */
 /* Forgets the jobs of a seat, or of all (UINT32_MAX), or of these those that are no lines; those
  * that run are cancelled. Lets the lock go. */
 void jobs_forget(struct agent *agent, uint32_t only, bool keeps_lines);

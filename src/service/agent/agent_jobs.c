@@ -109,6 +109,23 @@ void jobs_cancel(struct agent *agent, uint64_t id) {
     buf_release(&body);
 }
 
+void jobs_recall(struct agent *agent, uint64_t id) {
+    struct agent_job *job = job_of(&agent->by_server, id);
+    if (!job || job->is_cancelled) return;
+    if (!job->is_running) {
+        tell_returned(agent, job->seat, id);
+        unlink_waiting(agent, job);
+        free_job(agent, job);
+        return;
+    }
+    struct worker *worker = agent->seats[job->seat].worker;
+    uint64_t local = job->local;
+    job->is_recalled = true;
+    pthread_mutex_unlock(&agent->lock);
+    (worker->ops->recall ? worker->ops->recall : worker->ops->cancel)(worker, local);
+    pthread_mutex_lock(&agent->lock);
+}
+
 /* The jobs that workers have, of one seat or all, as numbers for `cancel`. */
 static uint64_t *list_running(const struct agent *agent, uint32_t seat, size_t *ret_count) {
     uint64_t *list = mem_new(agent->by_local.count + 1, sizeof *list);
@@ -256,7 +273,8 @@ static void on_result(void *context, const struct worker_result *from) {
     struct agent_job *job = job_of(&agent->by_local, from->id);
     if (job) {
         result.id = job->id;
-        if (agent->is_draining && result.outcome == OUTCOME_CANCELLED && !job->is_cancelled)
+        bool gives_back = agent->is_draining || job->is_recalled;
+        if (gives_back && result.outcome == OUTCOME_CANCELLED && !job->is_cancelled)
             result.outcome = OUTCOME_RETURNED;
         if (!job->is_dropped) out_result(agent, seat->index, &result, job->line, !job->job.is_line);
         free_job(agent, job);

@@ -65,6 +65,8 @@ static void take_record(struct agent *agent, const struct pack_record *record) {
         jobs_add(agent, record->worker, &job);
     } else if (record->kind == PACK_CANCEL) {
         jobs_cancel(agent, record->id);
+    } else if (record->kind == PACK_RECALL) {
+        jobs_recall(agent, record->id);
     } else if (record->kind == PACK_CLEAR && worker) {
         jobs_forget(agent, record->worker, false);
     } else if (record->kind == PACK_WANT && worker && worker->ops->want &&

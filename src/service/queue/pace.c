@@ -53,7 +53,8 @@ double pace_even_s(struct pace_worker *workers, size_t count) {
         struct pace_worker *worker = &workers[i];
         if (worker->rate <= 0) worker->rate = best * worker->weight;
         lines += worker->lines;
-        if (worker->room > 0 || worker->lines > 0) rate += worker->rate;
+        bool counts = worker->room > 0 || worker->lines > 0;
+        if (counts && !worker->is_silent) rate += worker->rate;
     }
     return rate > 0 ? lines / rate : 0;
 }

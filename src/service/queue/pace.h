@@ -41,6 +41,7 @@ struct pace_worker {
     uint32_t lines;   /* given to it and not answered */
     uint32_t running; /* those of them that it has begun; 0: none, or not known */
     uint32_t room;    /* how many more it may get now */
+    bool is_silent;   /* it shows no sign of life: its lines may end elsewhere, and none end here */
 };
 
 void pace_note(struct pace *pace, double lines, double seconds);

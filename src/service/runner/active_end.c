@@ -14,12 +14,15 @@
 void cancel_list_add(struct runner *runner, struct cancel_list *list, const struct slot *slot) {
     struct worker *worker = runner->seats[slot->seat].worker;
     list->items = vec_grow(list->items, list->count, &list->capacity, sizeof *list->items);
-    list->items[list->count++] = (struct cancel_item){worker, slot->id};
+    list->items[list->count++] = (struct cancel_item){worker, slot->id, slot->may_stay};
 }
 
 void cancel_list_send(struct cancel_list *list) {
-    for (size_t i = 0; i < list->count; i++)
-        list->items[i].worker->ops->cancel(list->items[i].worker, list->items[i].job_id);
+    for (size_t i = 0; i < list->count; i++) {
+        const struct cancel_item *item = &list->items[i];
+        const struct worker_ops *ops = item->worker->ops;
+        (item->may_stay ? ops->recall : ops->cancel)(item->worker, item->job_id);
+    }
     free(list->items);
     *list = (struct cancel_list){0};
 }
@@ -36,8 +39,9 @@ void active_stop_lines(struct runner *runner, struct active_batch *batch,
     if (batch->in_flight == 0) return;
     for (uint32_t i = 0; i < runner->slot_count; i++) {
         struct slot *slot = slot_at(runner, i);
-        if (slot->state == SLOT_RUNNING && slot->batch == batch)
-            cancel_list_add(runner, cancel, slot);
+        if (slot->state != SLOT_RUNNING || slot->batch != batch) continue;
+        slot->may_stay = false;
+        cancel_list_add(runner, cancel, slot);
     }
 }
 

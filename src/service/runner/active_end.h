@@ -15,10 +15,11 @@ struct cancel_list {
     struct cancel_item {
         struct worker *worker;
         uint64_t job_id;
+        bool may_stay; /* worker_ops.recall instead: it stays if it has begun */
     } * items;
     size_t count, capacity;
 };
-/* Adds the job of a slot, which is RUNNING. */
+/* Adds the job of a slot, which is RUNNING; slot->may_stay says how. */
 void cancel_list_add(struct runner *runner, struct cancel_list *list, const struct slot *slot);
 /* Ends the running of lines: PHASE_END. Adds the jobs in flight to *cancel. */
 void active_stop_lines(struct runner *runner, struct active_batch *batch,

@@ -18,6 +18,7 @@ struct pace_worker rates_worker(const struct seat *seat) {
                                 .weight = seat->weight,
                                 .lines = seat->lines,
                                 .running = seat->running,
+                                .is_silent = seat->is_silent,
                                 .room = seat->lines < limit ? limit - seat->lines : 0};
 }
 
@@ -39,6 +40,8 @@ static void note_unheard(struct seat *seat, bool is_unheard, int64_t now_ns) {
 
 static void measure_one(struct seat *seat, const struct worker_status *status, int64_t look_ns) {
     note_unheard(seat, status->is_unheard, look_ns);
+    seat->is_ready = status->ready;
+    seat->is_silent = status->is_silent;
     seat->running = status->running;
     bool busy = is_busy(seat);
     int64_t now_ns = seat_clock_ns(seat, look_ns);

@@ -229,9 +229,12 @@ static bool put_aside(struct runner *runner, struct slot *slot,
     return true;
 }
 
-/* The lock is held. */
-static void note_time(const struct seat *seat, const struct slot *slot, int64_t now_ns) {
-    if (!seat_is_slow(seat) && slot->recalled_ns == 0)
+/* A line that was given back says nothing about its worker's speed. The lock is held. */
+static void note_time(struct seat *seat, const struct slot *slot, enum outcome outcome,
+                      int64_t now_ns) {
+    if (outcome == OUTCOME_RETURNED || outcome == OUTCOME_CANCELLED) return;
+    seat->answers++;
+    if (!seat_is_slow(seat))
         pace_took(&slot->batch->longest, (double)now_ns / 1e9,
                   (double)(seat_clock_ns(seat, now_ns) - slot->begun_ns) / 1e9);
 }
@@ -258,8 +261,7 @@ void runner_on_result(void *context, const struct worker_result *result) {
         if (!is_again) request_finish(runner, request, result);
         return;
     }
-    seat->answers++;
-    note_time(seat, slot, now_ns);
+    note_time(seat, slot, result->outcome, now_ns);
     bool is_done = put_aside(runner, slot, result);
     if (!is_done) slot->state = SLOT_COMMITTING;
     pthread_mutex_unlock(&runner->lock);

@@ -63,6 +63,8 @@ struct seat {
     struct pace pace;
     double slowness;      /* how often slower than the best of its model; 0: not known */
     uint32_t lines_bound; /* in flight, by its rate; 0: as many as lines_max */
+    bool is_ready;        /* the worker takes jobs, as it says */
+    bool is_silent;       /* its node shows no sign of life */
     uint32_t running;     /* lines that the worker has begun, as it says */
     uint64_t answers;     /* lines that it has answered */
     uint64_t answers_seen;

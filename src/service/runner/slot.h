@@ -37,6 +37,8 @@ struct slot {
     uint32_t seat;       /* while RUNNING: the index of its worker's seat */
     int64_t begun_ns;    /* when it began to be RUNNING, by seat_clock_ns */
     int64_t recalled_ns; /* likewise: when the line was asked back (tail.h); 0: it was not */
+    bool may_stay;       /* then: unless its worker has begun it */
+    bool has_stayed;     /* and so it has: it is not asked back so once more */
     uint64_t bytes;      /* bytes of the request's body */
 
     struct request *request; /* a single request; NULL: a line of `batch` */

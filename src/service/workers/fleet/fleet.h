@@ -35,6 +35,7 @@
 #include "protocol/worker.h"
 
 #define FLEET_SEATS_MAX NODE_SEATS_MAX
+#define FLEET_SILENT_MS 6000 /* three beats; then a node gets no more jobs */
 #define FLEET_LOST_MS 12000
 #define FLEET_NAMES_MAX 1024
 

@@ -339,17 +339,19 @@ static void lose(struct fleet *fleet, struct fleet_node *node) {
     pthread_mutex_lock(&fleet->lock);
 }
 
+/* Time in which the bus is away does not count. */
+static bool is_silent_for(const struct fleet *fleet, const struct fleet_node *node, int64_t ms) {
+    int64_t since_ns = node->beat_ns > fleet->reached_ns ? node->beat_ns : fleet->reached_ns;
+    return fleet->reached_ns > 0 && clock_monotonic_ns() - since_ns > ms * NS_PER_MS;
+}
+
 /* The node whose beat was not at the last look, nor a new one for too long; NULL if there is none.
  * An old beat that stays is of a node that keeps it alive, because the bus is full and takes no new
  * one. */
-static struct fleet_node *find_silent(struct fleet *fleet) {
-    int64_t now_ns = clock_monotonic_ns();
-    for (struct fleet_node *node = fleet->nodes; node; node = node->next) {
-        int64_t since_ns = node->beat_ns > fleet->reached_ns ? node->beat_ns : fleet->reached_ns;
-        if (!node->is_gone && !node->is_seen && fleet->reached_ns > 0 &&
-            now_ns - since_ns > FLEET_LOST_MS * NS_PER_MS)
+static struct fleet_node *find_lost(struct fleet *fleet) {
+    for (struct fleet_node *node = fleet->nodes; node; node = node->next)
+        if (!node->is_gone && !node->is_seen && is_silent_for(fleet, node, FLEET_LOST_MS))
             return node;
-    }
     return NULL;
 }
 
@@ -381,7 +383,7 @@ static size_t find_ready(struct fleet *fleet, struct berth *ret_ready[FLEET_SEAT
         const struct fleet_node *node = berth->node;
         bool was_ready = berth->is_ready;
         berth->is_ready = node && !berth->is_falling && node->is_synced && !node->must_sync &&
-                          !node->is_draining && berth->status.ready;
+                          !node->is_draining && !node->is_silent && berth->status.ready;
         bool tells = berth->is_ready && (!was_ready || berth->was_full);
         if (!tells) continue;
         berth->was_full = false;
@@ -394,11 +396,13 @@ static size_t find_ready(struct fleet *fleet, struct berth *ret_ready[FLEET_SEAT
 void fleet_check_nodes(struct fleet *fleet, bool was_emptied) {
     struct endings endings = {0};
     struct berth *ready[FLEET_SEATS_MAX];
-    struct fleet_node *silent;
+    struct fleet_node *lost;
     pthread_mutex_lock(&fleet->lock);
-    while ((silent = find_silent(fleet))) lose(fleet, silent);
-    for (struct fleet_node *node = fleet->nodes; node; node = node->next)
+    while ((lost = find_lost(fleet))) lose(fleet, lost);
+    for (struct fleet_node *node = fleet->nodes; node; node = node->next) {
+        node->is_silent = is_silent_for(fleet, node, FLEET_SILENT_MS);
         check_rounds(fleet, node, was_emptied, &endings);
+    }
     size_t count = find_ready(fleet, ready);
     pthread_mutex_unlock(&fleet->lock);
     endings_tell(fleet, &endings);

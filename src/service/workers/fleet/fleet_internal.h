@@ -63,6 +63,7 @@ struct fleet_node {
     struct berth *berths[BEAT_WORKERS_MAX]; /* NULL: it has no seat */
     size_t berth_count;
     bool is_draining, is_gone;
+    bool is_silent;  /* no new beat has come for FLEET_SILENT_MS; at the last look */
     bool is_seen;    /* its beat was there at the last look, or it is new */
     bool is_read;    /* fleet-read has a pack of it: it must stay */
     bool is_synced;  /* it has told its jobs in this round */

@@ -91,6 +91,8 @@ static void show_node(const struct fleet_node *node, struct fleet_node_status *o
         snprintf(own->text, sizeof own->text,
                  "%zu of its workers get no work: all %d seats for workers of nodes are taken",
                  node->berth_count - seats, FLEET_SEATS_MAX);
+    else if (node->is_silent && !*own->text)
+        snprintf(own->text, sizeof own->text, "the node shows no sign of life");
     else if (!own->is_ready && !*own->text)
         snprintf(own->text, sizeof own->text, "the node is asked for its jobs");
 }

@@ -59,17 +59,25 @@ static bool fleet_submit(struct worker *worker, const struct worker_job *job) {
     return takes;
 }
 
-static void fleet_cancel(struct worker *worker, uint64_t job_id) {
-    struct berth *berth = of(worker);
+/* Sends the node a record about a job that the berth has. */
+static void send_about(struct berth *berth, uint64_t job_id, enum pack_kind kind) {
     struct fleet *fleet = berth->fleet;
     pthread_mutex_lock(&fleet->lock);
     const uint64_t *value = job_set_find(&berth->jobs, job_id);
     if (berth->node && value) {
         const struct fleet_job *job = (const struct fleet_job *)(uintptr_t)*value;
-        pack_bare(&berth->node->out, PACK_CANCEL, berth->index, job->wire_id);
+        pack_bare(&berth->node->out, kind, berth->index, job->wire_id);
         node_added(fleet, berth->node, false);
     }
     pthread_mutex_unlock(&fleet->lock);
+}
+
+static void fleet_cancel(struct worker *worker, uint64_t job_id) {
+    send_about(of(worker), job_id, PACK_CANCEL);
+}
+
+static void fleet_recall(struct worker *worker, uint64_t job_id) {
+    send_about(of(worker), job_id, PACK_RECALL);
 }
 
 static const struct fleet_model *find_model(const struct berth *berth, struct str name) {
@@ -103,10 +111,14 @@ static void fleet_worker_status(struct worker *worker, struct worker_status *ret
     *ret_status = berth->status;
     ret_status->ready = berth->is_ready;
     ret_status->is_vacant = !berth->node;
+    ret_status->is_silent = berth->node && berth->node->is_silent;
     ret_status->is_unheard =
         !berth->fleet->status.is_reached || (berth->node && !berth->node->is_synced);
     if (!berth->node)
         snprintf(ret_status->text, sizeof ret_status->text, "waits for a node");
+    else if (berth->node->is_silent)
+        snprintf(ret_status->text, sizeof ret_status->text, "the node %s shows no sign of life",
+                 berth->node->name);
     else if (!berth->is_ready && berth->status.ready)
         snprintf(ret_status->text, sizeof ret_status->text, "the node %s is asked for its jobs",
                  berth->node->name);
@@ -148,8 +160,9 @@ static void fleet_worker_close(struct worker *worker) {
 #define OPS(handling)                                                                              \
     {                                                                                              \
         .shapes = (handling), .submit = fleet_submit, .cancel = fleet_cancel,                      \
-        .serves = fleet_serves, .models = fleet_models, .status = fleet_worker_status,             \
-        .identity = fleet_identity, .want = fleet_want, .close = fleet_worker_close                \
+        .recall = fleet_recall, .serves = fleet_serves, .models = fleet_models,                    \
+        .status = fleet_worker_status, .identity = fleet_identity, .want = fleet_want,             \
+        .close = fleet_worker_close                                                                \
     }
 
 /* A seat is for workers with one way of handling shapes. */

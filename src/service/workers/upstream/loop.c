@@ -196,7 +196,8 @@ static void start_jobs(struct worker_upstream *upstream, int64_t now_ns) {
     for (;;) {
         pthread_mutex_lock(&upstream->lock);
         struct upstream_job *job = upstream->is_quiet ? NULL : upstream->first;
-        if (job && !may_start(upstream, job)) job = NULL;
+        /* What was cancelled or recalled before it began is not sent. */
+        if (job && (job->is_cancelled || !may_start(upstream, job))) job = NULL;
         if (job) {
             upstream->first = job->next;
             if (!upstream->first) upstream->last = &upstream->first;

@@ -143,7 +143,8 @@ void upstream_unlink_running(struct worker_upstream *upstream, struct upstream_j
 void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *job) {
     char message[UPSTREAM_REASON_BYTES + 128];
     pthread_mutex_lock(&upstream->lock);
-    bool was_cancelled = job->is_cancelled, is_quiet = upstream->is_quiet;
+    bool is_returned = job->is_recalled || (upstream->is_quiet && !job->is_cancelled);
+    bool was_cancelled = job->is_cancelled && !job->is_recalled;
     pthread_mutex_unlock(&upstream->lock);
     snprintf(message, sizeof message, "The upstream %s does not take requests now: %s.",
              upstream->spec.name, upstream->reason);
@@ -153,7 +154,7 @@ void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *j
                    was_cancelled ? STR("The request was cancelled.") : str_from(message));
     const struct worker_result result = {.id = job->job.id,
                                          .outcome = was_cancelled ? OUTCOME_CANCELLED
-                                                    : is_quiet    ? OUTCOME_RETURNED
+                                                    : is_returned ? OUTCOME_RETURNED
                                                                   : OUTCOME_NOT_RUN,
                                          .status = status,
                                          .body = buf_str(&upstream->answer)};

@@ -29,6 +29,7 @@ struct upstream_job {
     struct upstream_job *next;
     struct worker_job job; /* its body is `body` */
     bool is_cancelled;     /* under the lock */
+    bool is_recalled;      /* it is given back as it came; likewise */
     int64_t taken_ns;      /* when it was submitted */
     /* While it is in flight; the thread's alone. */
     struct net_exchange *exchange;

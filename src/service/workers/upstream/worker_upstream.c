@@ -87,6 +87,17 @@ static void cancel(struct worker *worker, uint64_t job_id) {
     if (job) net_client_wake(upstream->http);
 }
 
+/* The same for a job that waits; any other has been sent. */
+static void recall(struct worker *worker, uint64_t job_id) {
+    struct worker_upstream *upstream = upstream_of(worker);
+    pthread_mutex_lock(&upstream->lock);
+    struct upstream_job *job = upstream->first;
+    while (job && job->job.id != job_id) job = job->next;
+    if (job) upstream->has_cancels = job->is_cancelled = job->is_recalled = true;
+    pthread_mutex_unlock(&upstream->lock);
+    if (job) net_client_wake(upstream->http);
+}
+
 /* The thread gives the waiting jobs back. */
 static void quiesce(struct worker *worker) {
     struct worker_upstream *upstream = upstream_of(worker);
@@ -233,6 +244,7 @@ enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_
                               struct error *error) {
     static const struct worker_ops ops = {.submit = submit,
                                           .cancel = cancel,
+                                          .recall = recall,
                                           .serves = serves,
                                           .models = models,
                                           .status = status,
@@ -242,6 +254,7 @@ enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_
     static const struct worker_ops refusing_ops = {.shapes = SHAPES_REFUSED,
                                                    .submit = submit,
                                                    .cancel = cancel,
+                                                   .recall = recall,
                                                    .serves = serves,
                                                    .models = models,
                                                    .status = status,

@@ -77,6 +77,16 @@ static void nothing_is_recalled_for_two_seconds_or_without_a_rate(void **state) 
     assert_true(pace_even_s(unknown, 2) == 0);
 }
 
+/* Its lines end at the others, which must take that long. */
+static void a_silent_worker_is_expected_to_do_nothing(void **state) {
+    (void)state;
+    struct pace_worker workers[] = {{.rate = 10, .weight = 1, .lines = 60, .room = 40},
+                                    {.rate = 10, .weight = 1, .lines = 40, .is_silent = true}};
+    double even_s = pace_even_s(workers, 2);
+    assert_true(even_s > 9.9 && even_s < 10.1);
+    assert_int_equal(pace_recall(&workers[0], even_s), 0);
+}
+
 static void a_line_is_overdue_after_three_times_the_longest_and_ten_seconds(void **state) {
     (void)state;
     assert_false(pace_is_overdue(39.9, 10));
@@ -112,6 +122,7 @@ int main(void) {
         cmocka_unit_test(the_rest_of_a_lease_is_shared_by_rates_else_by_weights),
         cmocka_unit_test(all_end_together_after_a_recall_and_what_runs_stays),
         cmocka_unit_test(nothing_is_recalled_for_two_seconds_or_without_a_rate),
+        cmocka_unit_test(a_silent_worker_is_expected_to_do_nothing),
         cmocka_unit_test(a_line_is_overdue_after_three_times_the_longest_and_ten_seconds),
         cmocka_unit_test(the_longest_time_of_long_ago_is_forgotten),
         cmocka_unit_test(a_worker_is_slow_from_a_quarter_on),

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The end of a batch whose workers differ: a slow one holds few lines, and gives back what it has
- * not begun; one that answers errors at once gets few. */
-
-#include "pipeline.h"
+ * not begun. */
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -13,218 +11,7 @@
 
 #include <cmocka.h>
 
-#define NODES 2
-#define JOBS_MAX 16384
-#define TICK_MS 100
-
-enum cancels { CANCELS_OBEYED, CANCELS_UNHEARD, CANCELS_ANSWERED };
-
-/* A worker that answers the oldest jobs when it is told to. */
-struct node {
-    struct worker worker;
-    struct worker_events events;
-    pthread_mutex_t lock;
-    struct {
-        uint64_t id;
-        bool has_ended;
-    } jobs[JOBS_MAX];
-    size_t count, oldest;
-    uint32_t in_flight, running, answered;
-    uint64_t looks; /* calls of `status` */
-    bool is_unheard;
-    enum cancels cancels;
-};
-
-struct fleet {
-    struct pipeline p;
-    struct node nodes[NODES];
-};
-
-static void tell(struct node *node, uint64_t id, enum outcome outcome, int32_t status) {
-    const struct worker_result result = {.id = id,
-                                         .outcome = outcome,
-                                         .status = status,
-                                         .body = STR("{}"),
-                                         .usage = {.input_tokens = 10}};
-    node->events.result(node->events.context, &result);
-}
-
-static bool node_submit(struct worker *worker, const struct worker_job *job) {
-    struct node *node = (struct node *)worker;
-    pthread_mutex_lock(&node->lock);
-    bool takes = node->count < JOBS_MAX;
-    if (takes) node->jobs[node->count++].id = job->id;
-    if (takes) node->in_flight++;
-    pthread_mutex_unlock(&node->lock);
-    return takes;
-}
-
-static void node_end(struct node *node, size_t most, enum outcome outcome, int32_t status) {
-    for (size_t i = 0; i < most; i++) {
-        uint64_t id = 0;
-        pthread_mutex_lock(&node->lock);
-        while (node->oldest < node->count && node->jobs[node->oldest].has_ended) node->oldest++;
-        if (node->oldest < node->count) {
-            node->jobs[node->oldest].has_ended = true;
-            id = node->jobs[node->oldest].id;
-            node->in_flight--;
-            node->answered++;
-        }
-        pthread_mutex_unlock(&node->lock);
-        if (id == 0) return;
-        tell(node, id, outcome, status);
-    }
-}
-
-static void node_answer(struct node *node, size_t most) {
-    node_end(node, most, OUTCOME_DONE, 200);
-}
-
-static void node_cancel(struct worker *worker, uint64_t job_id) {
-    struct node *node = (struct node *)worker;
-    bool is_here = false;
-    if (node->cancels == CANCELS_UNHEARD) return;
-    pthread_mutex_lock(&node->lock);
-    for (size_t i = node->oldest; i < node->count; i++) {
-        if (node->jobs[i].id != job_id || node->jobs[i].has_ended) continue;
-        node->jobs[i].has_ended = is_here = true;
-        node->in_flight--;
-        node->answered += node->cancels == CANCELS_ANSWERED;
-    }
-    pthread_mutex_unlock(&node->lock);
-    if (!is_here) return;
-    if (node->cancels == CANCELS_ANSWERED)
-        tell(node, job_id, OUTCOME_DONE, 200);
-    else
-        tell(node, job_id, OUTCOME_CANCELLED, 499);
-}
-
-static bool node_serves(struct worker *worker, struct str model) {
-    (void)worker;
-    return str_is(model, "m");
-}
-
-static size_t node_models(struct worker *worker, struct worker_model *ret_models,
-                          size_t models_max) {
-    (void)worker;
-    if (models_max > 0) ret_models[0] = (struct worker_model){.name = STR("m")};
-    return models_max > 0;
-}
-
-static void node_status(struct worker *worker, struct worker_status *ret_status) {
-    struct node *node = (struct node *)worker;
-    pthread_mutex_lock(&node->lock);
-    uint32_t running = node->in_flight < node->running ? node->in_flight : node->running;
-    *ret_status = (struct worker_status){
-        .ready = true, .knows_names = true, .running = running, .is_unheard = node->is_unheard};
-    node->looks++;
-    pthread_mutex_unlock(&node->lock);
-}
-
-static void node_close(struct worker *worker) {
-    pthread_mutex_destroy(&((struct node *)worker)->lock);
-}
-
-static const struct worker_ops node_ops = {.submit = node_submit,
-                                           .cancel = node_cancel,
-                                           .serves = node_serves,
-                                           .models = node_models,
-                                           .status = node_status,
-                                           .close = node_close};
-
-/* Two workers that have at most `lines_max` lines and run 4 at a time; `cancels` is the second's
- * way. */
-static struct fleet *fleet_open(uint32_t lines_max, enum cancels cancels) {
-    struct error error;
-    struct runner_options options = {.now_unix_s = test_now};
-    struct fleet *fleet = calloc(1, sizeof *fleet);
-    assert_non_null(fleet);
-    pipeline_dir(&fleet->p);
-    pipeline_open_store(&fleet->p);
-    must(runner_open(&fleet->p.runner, fleet->p.store, &options, &error));
-    for (size_t i = 0; i < NODES; i++) {
-        struct node *node = &fleet->nodes[i];
-        uint32_t seat;
-        node->worker.ops = &node_ops;
-        node->running = 4;
-        node->cancels = i == 1 ? cancels : CANCELS_OBEYED;
-        pthread_mutex_init(&node->lock, NULL);
-        if (!runner_worker_seat(fleet->p.runner, &node->events, &seat)) abort();
-        runner_worker_tune(fleet->p.runner, seat, 1, lines_max);
-        runner_worker_attach(fleet->p.runner, seat, &node->worker);
-    }
-    must(runner_start(fleet->p.runner, &error));
-    return fleet;
-}
-
-static void fleet_close(struct fleet *fleet) {
-    pipeline_close(&fleet->p);
-    assert_int_equal(pipeline_fsck(&fleet->p), 0);
-    pipeline_remove(&fleet->p);
-    free(fleet);
-}
-
-struct node_counts {
-    uint32_t in_flight;
-    uint64_t looks;
-};
-
-static struct node_counts counts_of(struct node *node) {
-    pthread_mutex_lock(&node->lock);
-    const struct node_counts counts = {node->in_flight, node->looks};
-    pthread_mutex_unlock(&node->lock);
-    return counts;
-}
-
-/* Waits until the worker has so many lines. The clock is not moved: a worker that has answered none
- * for seconds gets no more. */
-static void node_wait(struct node *node, uint32_t lines) {
-    int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
-    while (counts_of(node).in_flight < lines && test_real_ns() < until_ns) usleep(500);
-    assert_int_equal(counts_of(node).in_flight, lines);
-}
-
-static struct runner_status status_of(struct fleet *fleet) {
-    struct runner_status status;
-    runner_status(fleet->p.runner, &status);
-    return status;
-}
-
-/* Lets time pass, in which the first worker answers; false once the batch is over. */
-static bool fleet_tick(struct fleet *fleet, size_t lines, const char *id, int64_t until_ns) {
-    struct error error;
-    struct store_batch batch;
-    node_answer(&fleet->nodes[0], lines);
-    clock_move_ms(TICK_MS);
-    usleep(2000);
-    must(runner_batch_get(fleet->p.runner, str_from(id), &batch, &error));
-    bool goes_on = !is_over(&batch);
-    store_batch_release(&batch);
-    assert_true(test_real_ns() < until_ns);
-    return goes_on;
-}
-
-static int64_t soon_ns(void) {
-    return test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
-}
-
-/* Checks that each line of the ended batch is in its output once. */
-static void check_output(struct fleet *fleet, const char *id, unsigned lines) {
-    struct store_batch batch = pipeline_wait(&fleet->p, id, is_over);
-    size_t bytes;
-    char *output = pipeline_read(&fleet->p, batch.output_file_id, &bytes);
-    assert_int_equal(batch.completed, lines);
-    assert_int_equal(count_lines(output, bytes), lines);
-    for (unsigned i = 0; i < lines; i++) {
-        char name[40];
-        snprintf(name, sizeof name, "\"custom_id\":\"t-%u\"", i);
-        const char *at = strstr(output, name);
-        assert_non_null(at);
-        assert_null(strstr(at + 1, name));
-    }
-    free(output);
-    store_batch_release(&batch);
-}
+#include "two_workers.h"
 
 /* The second worker answers nothing by itself, and the batch ends nevertheless. */
 static void run_beside_a_silent_worker(enum cancels cancels, uint32_t least_answers) {
@@ -337,6 +124,80 @@ static void lines_of_workers_that_are_not_heard_are_not_asked_back(void **state)
     end_batch(fleet, id);
 }
 
+/* --- lines that have begun, and workers that may be lost --- */
+
+/* What a worker says that it runs is old: 0, while it has begun all that it has. */
+static void a_line_that_a_worker_has_begun_stays_there(void **state) {
+    (void)state;
+    struct fleet *fleet = fleet_open(128, CANCELS_OBEYED);
+    struct node *fast = &fleet->nodes[0], *slow = &fleet->nodes[1];
+    char id[STORE_ID_BYTES];
+    int64_t until_ns = soon_ns();
+    slow->worker.ops = &recalling_ops;
+    slow->running = 0;
+    pipeline_submit(&fleet->p, "t", 400, id);
+    node_wait(slow, 128);
+    unsigned ticks = 0, asked_at = 0;
+    /* It answers all of them six seconds after it was asked for some, later than a worker that does
+     * not hear would be believed. */
+    for (; asked_at == 0 || ticks < asked_at + 60; ticks++) {
+        assert_true(fleet_tick(fleet, 5, id, until_ns));
+        if (ticks % 10 == 9) node_answer(slow, 1);
+        if (asked_at == 0 && status_of(fleet).lines_recalled > 0) asked_at = ticks;
+    }
+    node_answer(slow, 128);
+    while (fleet_tick(fleet, 5, id, until_ns)) continue;
+    check_output(fleet, id, 400);
+    assert_int_equal(fast->count + slow->count, 400);
+    assert_true(slow->recalled > 0);
+    assert_int_equal(slow->cancelled, 0);
+    fleet_close(fleet);
+}
+
+static void set_silent(struct node *node) {
+    pthread_mutex_lock(&node->lock);
+    node->is_silent = true;
+    pthread_mutex_unlock(&node->lock);
+}
+
+/* When all lines are given the second worker answers all of its own, and dies: it has room. */
+static void no_line_is_taken_from_a_worker_for_one_that_may_be_lost(void **state) {
+    (void)state;
+    struct fleet *fleet = fleet_open(64, CANCELS_OBEYED);
+    struct node *well = &fleet->nodes[0], *dead = &fleet->nodes[1];
+    char id[STORE_ID_BYTES];
+    int64_t until_ns = soon_ns();
+    pipeline_submit(&fleet->p, "t", 250, id);
+    for (unsigned tick = 0; well->count + dead->count < 250; tick++) {
+        assert_true(fleet_tick(fleet, tick % 2, id, until_ns));
+        node_answer(dead, tick % 2);
+    }
+    set_silent(dead);
+    node_answer(dead, 64);
+    for (unsigned tick = 0; fleet_tick(fleet, tick % 2, id, until_ns); tick++) continue;
+    check_output(fleet, id, 250);
+    assert_int_equal(well->cancelled, 0);
+    assert_int_equal(well->count + dead->count, 250);
+    fleet_close(fleet);
+}
+
+/* It would come back to the same worker. */
+static void a_line_that_takes_long_is_not_taken_from_the_only_worker_that_is_well(void **state) {
+    (void)state;
+    char id[STORE_ID_BYTES];
+    struct fleet *fleet = open_at_the_end(id);
+    int64_t until_ns = soon_ns();
+    set_silent(&fleet->nodes[0]);
+    node_answer(&fleet->nodes[1], counts_of(&fleet->nodes[1]).in_flight - 2); /* it has room */
+    for (unsigned i = 0; i < 60; i++) fleet_pass(fleet, 1000);
+    assert_int_equal(fleet->nodes[1].cancelled, 0);
+    node_answer(&fleet->nodes[1], 40);
+    while (fleet_tick(fleet, 5, id, until_ns)) continue;
+    check_output(fleet, id, 40);
+    assert_int_equal(fleet->nodes[0].count + fleet->nodes[1].count, 40);
+    fleet_close(fleet);
+}
+
 static void a_slow_worker_holds_the_lines_of_its_next_seconds(void **state) {
     (void)state;
     struct fleet *fleet = fleet_open(64, CANCELS_OBEYED);
@@ -356,76 +217,6 @@ static void a_slow_worker_holds_the_lines_of_its_next_seconds(void **state) {
     fleet_close(fleet);
 }
 
-/* --- workers that fail at once --- */
-
-/* The failing worker gets the first line, when the other one has had none. */
-static void run_with_a_failing_worker(const struct worker_echo_options *failing) {
-    struct pipeline p = {0};
-    char id[STORE_ID_BYTES];
-    struct worker_echo_options echo[2] = {*failing, {.latency_ms = 20}};
-    pipeline_dir(&p);
-    pipeline_open(&p, &(struct runner_options){.lookahead_lines = 32}, echo, 2);
-    pipeline_submit(&p, "f", 600, id);
-    struct store_batch batch = pipeline_wait(&p, id, is_over);
-    assert_int_equal(batch.completed, 600);
-    assert_int_equal(batch.failed, 0);
-    store_batch_release(&batch);
-    pipeline_close(&p);
-    assert_int_equal(pipeline_fsck(&p), 0);
-    pipeline_remove(&p);
-}
-
-static void a_worker_that_fails_with_all_costs_no_line(void **state) {
-    (void)state;
-    run_with_a_failing_worker(&(struct worker_echo_options){.retryable_every = 1});
-}
-
-static void a_worker_that_answers_errors_alone_costs_no_line(void **state) {
-    (void)state;
-    run_with_a_failing_worker(&(struct worker_echo_options){.fail_every = 1});
-}
-
-/* Two workers with one line at a time: the first one answers `others` each time that it is told to,
- * the second one fails. */
-static struct store_batch run_with_full_neighbour(enum outcome outcome, int32_t status) {
-    struct fleet *fleet = fleet_open(1, CANCELS_OBEYED);
-    char id[STORE_ID_BYTES];
-    int64_t until_ns = soon_ns();
-    pipeline_submit(&fleet->p, "t", 4, id);
-    /* Ten seconds pass between two answers: all tries of a line would fail in less. */
-    for (unsigned tick = 0; fleet_tick(fleet, tick % 100 == 99, id, until_ns); tick++)
-        node_end(&fleet->nodes[1], 1, outcome, status);
-    struct store_batch batch = pipeline_wait(&fleet->p, id, is_over);
-    fleet_close(fleet);
-    return batch;
-}
-
-static void the_last_try_of_a_line_waits_for_a_worker_that_has_not_failed(void **state) {
-    (void)state;
-    struct store_batch batch = run_with_full_neighbour(OUTCOME_TRY_AGAIN, 503);
-    assert_int_equal(batch.completed, 4);
-    store_batch_release(&batch);
-    batch = run_with_full_neighbour(OUTCOME_DONE, 500);
-    assert_int_equal(batch.completed, 4);
-    store_batch_release(&batch);
-}
-
-/* An error that both workers have is the line's own. */
-static void an_error_of_all_workers_is_a_record(void **state) {
-    (void)state;
-    struct fleet *fleet = fleet_open(64, CANCELS_OBEYED);
-    char id[STORE_ID_BYTES];
-    int64_t until_ns = soon_ns();
-    pipeline_submit(&fleet->p, "t", 3, id);
-    while (fleet_tick(fleet, 0, id, until_ns))
-        for (size_t i = 0; i < NODES; i++) node_end(&fleet->nodes[i], 64, OUTCOME_DONE, 500);
-    struct store_batch batch = pipeline_wait(&fleet->p, id, is_over);
-    assert_int_equal(batch.failed, 3);
-    assert_int_equal(fleet->nodes[0].answered + fleet->nodes[1].answered, 6);
-    store_batch_release(&batch);
-    fleet_close(fleet);
-}
-
 int main(void) {
     clock_make_movable();
     const struct CMUnitTest tests[] = {
@@ -434,11 +225,10 @@ int main(void) {
         cmocka_unit_test(a_worker_that_hears_no_cancel_loses_its_lines_and_answers_in_vain),
         cmocka_unit_test(a_server_that_stood_still_asks_no_line_back),
         cmocka_unit_test(lines_of_workers_that_are_not_heard_are_not_asked_back),
+        cmocka_unit_test(a_line_that_a_worker_has_begun_stays_there),
+        cmocka_unit_test(no_line_is_taken_from_a_worker_for_one_that_may_be_lost),
+        cmocka_unit_test(a_line_that_takes_long_is_not_taken_from_the_only_worker_that_is_well),
         cmocka_unit_test(a_slow_worker_holds_the_lines_of_its_next_seconds),
-        cmocka_unit_test(a_worker_that_fails_with_all_costs_no_line),
-        cmocka_unit_test(a_worker_that_answers_errors_alone_costs_no_line),
-        cmocka_unit_test(the_last_try_of_a_line_waits_for_a_worker_that_has_not_failed),
-        cmocka_unit_test(an_error_of_all_workers_is_a_record),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
