@@ -140,7 +140,7 @@ def test_a_killed_download_goes_on_where_it_was(storage, tmp_path):
     (_, _, headers), = storage.seen
     assert headers["range"] == f"bytes={have - 1}-" and headers["if_match"].startswith('"')
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "out.jsonl", "out.jsonl.manifest.json"]
+        "out.jsonl", "out.jsonl.manifest.json", "out.jsonl.manifest.salts.json"]
 
 
 def test_an_object_that_changes_while_it_is_fetched_is_fetched_anew(storage, tmp_path):

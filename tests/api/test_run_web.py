@@ -116,7 +116,7 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(tmp_path, web):
                                                               for i in range(5)], done.stderr
     assert [s[1] for s in web.seen] == ["/in.jsonl", "/in.jsonl", "/in.jsonl", "/moved"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "out.jsonl", "out.jsonl.manifest.json"]
+        "out.jsonl", "out.jsonl.manifest.json", "out.jsonl.manifest.salts.json"]
     source = tmp_path / "in.jsonl"
     source.write_bytes(LINES)
     web.answers = [("PUT", 500), ("PUT", 307)]

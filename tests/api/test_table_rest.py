@@ -149,7 +149,8 @@ def test_a_run_keeps_what_its_table_does_not_show(tmp_path):
             json.loads(line) for line in (tmp_path / "out.csv.rest.jsonl").read_text().splitlines()]
         assert [line["custom_id"] for line in rest] == ["1"] and "SECOND" in json.dumps(rest)
         assert sorted(path.name for path in tmp_path.iterdir()) == [
-            "in.csv", "out.csv", "out.csv.manifest.json", "out.csv.rest.jsonl", "p.jinja"]
+            "in.csv", "out.csv", "out.csv.manifest.json", "out.csv.manifest.salts.json",
+            "out.csv.rest.jsonl", "p.jinja"]
         (tmp_path / "out.csv").unlink()
         (tmp_path / "out.csv.rest.jsonl").unlink()
         (tmp_path / "out.csv.rest.jsonl").write_text("of another\n")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manifests of runs and private keys. A manifest that reads is written as the same text, if it is
- * not signed and has its members as they are written; a key that reads signs what it verifies. */
-#include "proof/manifest.h"
+/* Manifests of runs, their salts, and private keys. What reads is written as the same text, if it
+ * is not signed and its members are in order; a key that reads signs what it verifies. */
+#include "proof/run_salts.h"
 #include "proof/ssh_signature.h"
 
 #include <assert.h>
@@ -24,6 +24,24 @@ static void try_manifest(struct str text) {
     assert(json_equal(again.content, manifest.content) && !again.is_signed);
     manifest_release(&again);
     manifest_release(&manifest);
+    buf_release(&out);
+}
+
+/* Salts that read are written as a text that reads, with the same record. */
+static void try_salts(struct str text) {
+    struct run_salts salts, again;
+    struct error error = {0};
+    if (run_salts_read(&salts, text, &error) != OK) {
+        assert(*error.text);
+        return;
+    }
+    struct buf out;
+    buf_init(&out, BUF_UNLIMITED);
+    run_salts_write(&out, &salts, NULL);
+    assert(run_salts_read(&again, buf_str(&out), &error) == OK);
+    assert(json_equal(again.erasures, salts.erasures) && again.file_count == salts.file_count);
+    run_salts_release(&again);
+    run_salts_release(&salts);
     buf_release(&out);
 }
 
@@ -50,6 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (!copy) abort();
     if (bytes) memcpy(copy, data, bytes);
     try_manifest((struct str){copy, bytes});
+    try_salts((struct str){copy, bytes});
     try_key((struct str){copy, bytes});
     free(copy);
     return 0;

@@ -89,8 +89,8 @@ static void show_end(const struct replay_command *chosen, const struct replay *i
         printf("why: not known; program, model, template and instruction set are the same\n");
 }
 
-static enum err replay_in(struct command_call *call, const struct run_proof *proof,
-                          const char *folder, struct error *error) {
+static enum err replay_in(struct command_call *call, struct run_proof *proof, const char *folder,
+                          struct error *error) {
     struct replay_command *chosen = call->chosen;
     struct replay is;
     struct replay_options options = {.lines = (uint64_t)chosen->lines,

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/printable.h"
+#include "base/str.h"
 #include "cli/command.h"
 #include "cli/proof_options.h"
 #include "replay/run_check.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 struct verify_command {
     struct proof_choice proof;
@@ -39,15 +42,42 @@ static void show_file(void *context, const struct run_file *file) {
                printable(file->path).text, file->why);
 }
 
+#define DAY_BYTES 16
+static void write_day(const json_t *unix_s, char ret_day[DAY_BYTES]) {
+    time_t when = (time_t)json_integer_value(unix_s);
+    struct tm parts;
+    if (!gmtime_r(&when, &parts) || strftime(ret_day, DAY_BYTES, "%Y-%m-%d", &parts) == 0)
+        snprintf(ret_day, DAY_BYTES, "?");
+}
+
+/* What was erased, and that nothing else has changed. */
+static void show_erasures(const struct run_proof *proof, bool is_good) {
+    char day[DAY_BYTES];
+    const json_t *erasure, *erasures = proof->has_salts ? proof->salts.erasures : NULL;
+    size_t i;
+    json_array_foreach(erasures, i, erasure) {
+        uint64_t count = (uint64_t)json_integer_value(json_object_get(erasure, "requests"));
+        const char *reason = run_proof_text(erasure, "reason");
+        write_day(json_object_get(erasure, "erased_at"), day);
+        printf("erased   %" PRIu64 " %s on %s%s%s\n", count,
+               plural(count, "request with its result", "requests with their results"), day,
+               *reason ? ": " : "", printable(reason).text);
+    }
+    write_day(json_object_get(proof->manifest.content, "created_at"), day);
+    if (is_good && json_array_size(erasures) > 0)
+        printf("all other lines are those of the manifest of %s\n", day);
+}
+
 static void show_end(const struct verify_command *chosen, const struct run_proof *proof,
                      const char *signer_fault, size_t wrong) {
     char public[SSH_PUBLIC_TEXT_BYTES] = "";
     if (proof->manifest.is_signed) ssh_public_write(proof->manifest.public, public);
     if (chosen->json) {
         struct buf out;
-        json_t *whole = json_pack("{s:s,s:s,s:b,s:s,s:O}", "manifest", printable(proof->path).text,
-                                  "signer", public, "is_good", !*signer_fault && wrong == 0,
-                                  "signature_fault", signer_fault, "files", chosen->files);
+        json_t *whole = json_pack(
+            "{s:s,s:s,s:b,s:s,s:O,s:O?}", "manifest", printable(proof->path).text, "signer", public,
+            "is_good", !*signer_fault && wrong == 0, "signature_fault", signer_fault, "files",
+            chosen->files, "erasures", proof->has_salts ? proof->salts.erasures : NULL);
         buf_init(&out, BUF_UNLIMITED);
         json_write(&out, whole);
         puts(out.at);
@@ -59,6 +89,7 @@ static void show_end(const struct verify_command *chosen, const struct run_proof
         printf("manifest %s\n", signer_fault);
     else
         printf("signed by %s\n", public);
+    show_erasures(proof, !*signer_fault && wrong == 0);
 }
 
 static enum err run(struct command_call *call, struct error *error) {

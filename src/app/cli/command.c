@@ -12,13 +12,13 @@
 #include <string.h>
 
 const struct command *const commands[] = {
-    &cmd_run,        &cmd_serve,     &cmd_worker,   &cmd_submit, &cmd_list,     &cmd_status,
-    &cmd_watch,      &cmd_results,   &cmd_rm,       &cmd_cancel, &cmd_retry,    &cmd_preflight,
-    &cmd_pull,       &cmd_models,    &cmd_config,   &cmd_top,    &cmd_evaluate, &cmd_tune,
-    &cmd_doctor,     &cmd_fsck,      &cmd_audit,    &cmd_backup, &cmd_restore,  &cmd_key,
-    &cmd_bench,      &cmd_calibrate, &cmd_compare,  &cmd_verify, &cmd_replay,   &cmd_label_studio,
-    &cmd_table,      &cmd_openapi,   &cmd_tokenize, &cmd_render, &cmd_logits,   &cmd_embed,
-    &cmd_completion, &cmd_engine,    NULL,
+    &cmd_run,    &cmd_serve,        &cmd_worker,     &cmd_submit,  &cmd_list,     &cmd_status,
+    &cmd_watch,  &cmd_results,      &cmd_rm,         &cmd_cancel,  &cmd_retry,    &cmd_preflight,
+    &cmd_pull,   &cmd_models,       &cmd_config,     &cmd_top,     &cmd_evaluate, &cmd_tune,
+    &cmd_doctor, &cmd_fsck,         &cmd_audit,      &cmd_backup,  &cmd_restore,  &cmd_key,
+    &cmd_bench,  &cmd_calibrate,    &cmd_compare,    &cmd_verify,  &cmd_replay,   &cmd_log,
+    &cmd_erase,  &cmd_label_studio, &cmd_table,      &cmd_openapi, &cmd_tokenize, &cmd_render,
+    &cmd_logits, &cmd_embed,        &cmd_completion, &cmd_engine,  NULL,
 };
 
 const struct command *command_find(const char *name) {

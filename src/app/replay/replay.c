@@ -21,7 +21,7 @@
 
 /* One replay on its way. */
 struct replaying {
-    const struct run_proof *proof;
+    struct run_proof *proof;
     const struct replay_options *options;
     struct replay *is;
     json_t *record; /* what computed the run: the last one, of several */
@@ -303,15 +303,11 @@ static enum err compare(struct replaying *replaying, struct error *error) {
 /* Whether the two files are those of the run; the requests are the input, unless it is a table. */
 static enum err check_files(const struct replaying *replaying, struct error *error) {
     char why[ERROR_TEXT_BYTES];
-    const struct run_proof *proof = replaying->proof;
-    const json_t *content = proof->manifest.content;
-    if (run_check_file(proof->output, json_object_get(content, "output"), NULL, why) !=
-        RUN_FILE_GOOD)
+    struct run_proof *proof = replaying->proof;
+    if (run_check_file(proof, "output", proof->output, NULL, why) != RUN_FILE_GOOD)
         return err_set(error, ERR_CORRUPT, "%s: %.300s", proof->output, why);
-    if (run_check_file(proof->input, json_object_get(content, "requests"), NULL, why) ==
-        RUN_FILE_GOOD)
-        return OK;
-    if (run_check_file(proof->input, json_object_get(content, "input"), NULL, why) == RUN_FILE_GOOD)
+    if (run_check_file(proof, "requests", proof->input, NULL, why) == RUN_FILE_GOOD) return OK;
+    if (run_check_file(proof, "input", proof->input, NULL, why) == RUN_FILE_GOOD)
         return err_set(error, ERR_INVALID,
                        "%s is not the requests that ran but a table, or has more of them; make "
                        "them by `quern table %s --prompt … -o requests.jsonl` with the options of "
@@ -357,8 +353,8 @@ static enum err read_lines(struct replaying *replaying, struct error *error) {
 }
 
 static void remove_folder(const char *folder) {
-    static const char *const names[] = {"requests.jsonl", "results.jsonl", "manifest.json", "said",
-                                        "errors"};
+    static const char *const names[] = {"requests.jsonl",      "results.jsonl", "manifest.json",
+                                        "manifest.salts.json", "said",          "errors"};
     char path[PATH_MAX + 32];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
@@ -375,7 +371,7 @@ static void release(struct replaying *replaying) {
     json_decref(replaying->texts);
 }
 
-enum err replay_run(const struct run_proof *proof, const struct replay_options *options,
+enum err replay_run(struct run_proof *proof, const struct replay_options *options,
                     struct replay *ret_replay, struct error *error) {
     const json_t *records = json_object_get(proof->manifest.content, "computed_by");
     struct replaying replaying = {

@@ -47,5 +47,5 @@ struct replay {
 
 /* Its signature was checked. ERR_CORRUPT: input or output differ from the manifest; ERR_INVALID:
  * the run cannot be computed again, with the reason; the errors of run_process. */
-enum err replay_run(const struct run_proof *proof, const struct replay_options *options,
+enum err replay_run(struct run_proof *proof, const struct replay_options *options,
                     struct replay *ret_replay, struct error *error) MUST_CHECK;

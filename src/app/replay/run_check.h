@@ -3,7 +3,8 @@
 
 /* run_check: whether the files of a run are still the bytes that its manifest names.
  *
- * Each file is read whole, models as well, whatever notes of their sums exist.
+ * Lines that were erased are those of the record in the salts, and empty; all others are as they
+ * were. Each file is read whole, models as well, whatever notes of their sums exist.
  *
  * Thread: one.
  * Memory: 1 MiB while a file is read. */
@@ -19,7 +20,7 @@ enum run_file_state {
 extern const char *const run_file_states[];
 
 struct run_file {
-    const char *what; /* "input", "output", "rest", "errors", "model" */
+    const char *what; /* "erasing", "salts", "input", "output", "rest", "errors", "model" */
     const char *path;
     enum run_file_state state;
     const char *why; /* a sentence; "" of a good file */
@@ -34,8 +35,9 @@ struct run_check_options {
 
 /* Calls `file` for each file. *ret_wrong: the number of those that differ or are missing.
  * ERR_CANCELLED if *stop became true. */
-enum err run_check(const struct run_proof *proof, const struct run_check_options *options,
+enum err run_check(struct run_proof *proof, const struct run_check_options *options,
                    size_t *ret_wrong, struct error *error) MUST_CHECK;
-/* The state of one file against the entry of a manifest. `ret_why` gets a sentence. */
-enum run_file_state run_check_file(const char *path, const json_t *entry, const volatile bool *stop,
-                                   char ret_why[ERROR_TEXT_BYTES]);
+/* The state of a file of the run against the member `what` of its manifest, erased lines excepted.
+ * `ret_why` gets a sentence. */
+enum run_file_state run_check_file(struct run_proof *proof, const char *what, const char *path,
+                                   const volatile bool *stop, char ret_why[ERROR_TEXT_BYTES]);

@@ -84,10 +84,48 @@ static enum err check_is_file(const char *path, struct error *error) {
     return err == ERR_INVALID ? err_prefix(error, "%s", path) : OK;
 }
 
-enum err run_proof_read(struct run_proof *ret_proof, const struct run_proof_options *options,
-                        struct error *error) {
+/* Reads the salts; that they are missing, or of another manifest, is for run_check to say. */
+static enum err read_salts(struct run_proof *proof, struct error *error) {
     char *text;
     size_t bytes;
+    if (!run_salts_path(proof->path, proof->salts_path, PATH_MAX))
+        return err_set(error, ERR_INVALID, "the name of the run is too long");
+    enum err err = check_is_file(proof->salts_path, error);
+    if (err == OK)
+        err = os_read_file(proof->salts_path, MANIFEST_BYTES_MAX, &text, &bytes, error);
+    if (err == ERR_NOT_FOUND) return OK;
+    if (err == ERR_LIMIT) err = err_set(error, ERR_CORRUPT, "%s is too large", proof->salts_path);
+    if (err != OK) return err;
+    err = run_salts_read(&proof->salts, (struct str){text, bytes}, error);
+    free(text);
+    if (err != OK) return err_prefix(error, "%s", proof->salts_path);
+    proof->has_salts = true;
+    proof->has_others_salts = strcmp(proof->salts.manifest_sha256, proof->sha256) != 0;
+    return OK;
+}
+
+static enum err read_manifest(struct run_proof *proof, struct error *error) {
+    char *text;
+    size_t bytes;
+    unsigned char sum[SHA256_BYTES];
+    struct sha256 hash;
+    enum err err = os_read_file(proof->path, MANIFEST_BYTES_MAX, &text, &bytes, error);
+    if (err == ERR_LIMIT) err = err_set(error, ERR_CORRUPT, "%s is no manifest", proof->path);
+    if (err != OK) return err;
+    sha256_init(&hash);
+    sha256_add(&hash, text, bytes);
+    sha256_end(&hash, sum);
+    sha256_hex(sum, proof->sha256);
+    err = manifest_read(&proof->manifest, (struct str){text, bytes}, error);
+    free(text);
+    if (err != OK) return err_prefix(error, "%s", proof->path);
+    proof->wants_salts = json_integer_value(json_object_get(proof->manifest.content, "version")) >
+                         MANIFEST_VERSION_OF_FILES;
+    return OK;
+}
+
+enum err run_proof_read(struct run_proof *ret_proof, const struct run_proof_options *options,
+                        struct error *error) {
     bool is_output = !is_manifest(options->run);
     *ret_proof = (struct run_proof){.manifest = {.content = NULL}};
     int length =
@@ -95,30 +133,46 @@ enum err run_proof_read(struct run_proof *ret_proof, const struct run_proof_opti
     if (length >= PATH_MAX) return err_set(error, ERR_INVALID, "the name of the run is too long");
     enum err err = check_is_file(is_output ? options->run : ret_proof->path, error);
     if (err == OK) err = check_is_file(ret_proof->path, error);
-    if (err == OK) err = os_read_file(ret_proof->path, MANIFEST_BYTES_MAX, &text, &bytes, error);
-    if (err == ERR_LIMIT) err = err_set(error, ERR_CORRUPT, "%s is no manifest", ret_proof->path);
-    if (err != OK) return err;
-    err = manifest_read(&ret_proof->manifest, (struct str){text, bytes}, error);
-    free(text);
-    if (err != OK) return err_prefix(error, "%s", ret_proof->path);
+    if (err == OK) err = read_manifest(ret_proof, error);
+    if (err == OK && ret_proof->wants_salts) err = read_salts(ret_proof, error);
+    if (err != OK) {
+        run_proof_release(ret_proof);
+        return err;
+    }
     find_files(ret_proof, options, is_output);
     return OK;
 }
 
 void run_proof_release(struct run_proof *proof) {
     manifest_release(&proof->manifest);
+    if (proof->has_salts) run_salts_release(&proof->salts);
+    proof->has_salts = false;
+}
+
+bool run_proof_has_erasing(const struct run_proof *proof, char ret_path[PATH_MAX]) {
+    return snprintf(ret_path, PATH_MAX, RUN_PROOF_ERASING, proof->path) < PATH_MAX &&
+           access(ret_path, F_OK) == 0;
+}
+
+static enum err check_one(const char *path, bool is_signed,
+                          const unsigned char signer[SSH_PUBLIC_BYTES],
+                          const struct run_proof_options *options, struct error *error) {
+    char public[SSH_PUBLIC_TEXT_BYTES];
+    if (!is_signed) return err_set(error, ERR_CORRUPT, "%s is not signed", path);
+    for (size_t i = 0; i < options->trusted_count; i++)
+        if (memcmp(options->trusted[i], signer, SSH_PUBLIC_BYTES) == 0) return OK;
+    ssh_public_write(signer, public);
+    return err_set(error, ERR_CORRUPT,
+                   "%s is signed by %s, which is not %s; --public-key names a key to trust", path,
+                   public,
+                   options->trusted_count ? "a trusted key" : "known: this machine has no key");
 }
 
 enum err run_proof_check_signer(const struct run_proof *proof,
                                 const struct run_proof_options *options, struct error *error) {
-    char public[SSH_PUBLIC_TEXT_BYTES];
-    if (!proof->manifest.is_signed)
-        return err_set(error, ERR_CORRUPT, "%s is not signed", proof->path);
-    for (size_t i = 0; i < options->trusted_count; i++)
-        if (memcmp(options->trusted[i], proof->manifest.public, SSH_PUBLIC_BYTES) == 0) return OK;
-    ssh_public_write(proof->manifest.public, public);
-    return err_set(error, ERR_CORRUPT,
-                   "%s is signed by %s, which is not %s; --public-key names a key to trust",
-                   proof->path, public,
-                   options->trusted_count ? "a trusted key" : "known: this machine has no key");
+    const struct manifest *manifest = &proof->manifest;
+    enum err err = check_one(proof->path, manifest->is_signed, manifest->public, options, error);
+    if (err != OK || !proof->has_salts) return err;
+    return check_one(proof->salts_path, proof->salts.is_signed, proof->salts.public, options,
+                     error);
 }

@@ -173,7 +173,7 @@ static json_t *content_of(const struct batch_proof *proof, const struct store_ba
     int64_t begin_unix_s =
         batch->in_progress_unix_s ? batch->in_progress_unix_s : batch->created_unix_s;
     json_t *content = json_pack("{s:s,s:i,s:I}", "object", MANIFEST_OBJECT, "version",
-                                MANIFEST_VERSION, "created_at", (json_int_t)end_unix_s);
+                                MANIFEST_VERSION_OF_FILES, "created_at", (json_int_t)end_unix_s);
     json_object_set_new(content, "batch",
                         json_pack("{s:s,s:s,s:s,s:o}", "id", batch->id, "endpoint", batch->endpoint,
                                   "status", batch_status_name(batch->status), "model",

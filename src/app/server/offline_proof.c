@@ -7,8 +7,7 @@
 #include "base/whole_file.h"
 #include "batch/jsonl_file.h"
 #include "batch/request_key.h"
-#include "proof/file_sum.h"
-#include "proof/manifest.h"
+#include "proof/run_salts.h"
 #include "proof/signing_key.h"
 #include "server/run_record.h"
 
@@ -95,17 +94,25 @@ static json_t *seeds_of(const struct offline_made *made) {
     return json_pack("{s:I,s:I}", "greedy_or_seeded", determined, "sampled", sampled);
 }
 
-static json_t *file_of(const char *name, const char *path, const char *sum) {
-    struct file_facts facts;
-    char hex[DIGEST_HEX_BYTES];
+/* The sum of an open file over its lines, with new salts; null for what cannot be read. */
+static void add_sum(json_t *file, struct run_salts *salts, const char *what, int fd) {
+    struct line_sum sum;
+    struct error ignored;
+    struct run_salts_file *with = run_salts_add(salts, what);
+    bool has = line_sum_file(fd, &with->salts, NULL, 0, NULL, &sum, &ignored) == OK;
+    json_object_set_new(file, "lines", has ? json_integer((json_int_t)sum.lines) : json_null());
+    json_object_set_new(file, "lines_sha256", has ? json_string(sum.hex) : json_null());
+}
+
+static json_t *file_of(struct run_salts *salts, const char *what, const char *name,
+                       const char *path) {
+    int fd = -1;
     struct error ignored;
     json_t *file = json_object();
-    if (!sum && file_sum(path, hex, NULL, &ignored) == OK) sum = hex;
     json_object_set_new(file, "name", run_record_text(name));
-    json_object_set_new(file, "bytes",
-                        sum && file_facts_read(path, &facts) ? json_integer((json_int_t)facts.bytes)
-                                                             : json_null());
-    json_object_set_new(file, "sha256", sum ? json_string(sum) : json_null());
+    (void)(os_open(&fd, path, O_RDONLY | O_NONBLOCK, 0, &ignored) == OK);
+    add_sum(file, salts, what, fd);
+    os_close(fd);
     return file;
 }
 
@@ -114,45 +121,50 @@ static const char *base_of(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-/* The sum of a table counts if its rows are still those of the requests. */
+/* The input, and whether it is the requests that ran; its sum is that of what ran. The sum of a
+ * table counts if its rows are still those of the requests. */
 static json_t *input_of(const struct offline_proof *proof, const struct offline_made *made,
-                        const char *requests_sum) {
+                        struct run_salts *salts, bool *ret_is_requests) {
     unsigned char now[SHA256_BYTES];
     struct error ignored;
-    if (!made->input->table && made->input->limit == 0) {
-        json_t *file = file_of(proof->input, made->input->path, requests_sum);
-        json_object_set_new(file, "bytes", json_integer((json_int_t)made->requests->bytes));
+    *ret_is_requests = !made->input->table && made->input->limit == 0;
+    if (*ret_is_requests) {
+        json_t *file = json_object();
+        json_object_set_new(file, "name", run_record_text(proof->input));
+        add_sum(file, salts, "input", made->requests_fd);
         return file;
     }
     bool is_same = offline_input_sha256(made->input, now, &ignored) == OK &&
                    memcmp(now, made->requests->sha256, sizeof now) == 0;
-    json_t *file = file_of(proof->input, made->input->path, NULL);
-    if (!is_same) json_object_set_new(file, "sha256", json_null());
+    json_t *file = file_of(salts, "input", proof->input, made->input->path);
+    if (!is_same) json_object_set_new(file, "lines_sha256", json_null());
     return file;
 }
 
-static json_t *content_of(const struct offline_proof *proof, const struct offline_made *made) {
-    char hex[SHA256_HEX_BYTES];
-    sha256_hex(made->requests->sha256, hex);
+static json_t *content_of(const struct offline_proof *proof, const struct offline_made *made,
+                          struct run_salts *salts) {
+    bool is_requests;
     json_t *content = json_pack("{s:s,s:i,s:I}", "object", MANIFEST_OBJECT, "version",
                                 MANIFEST_VERSION, "created_at", (json_int_t)clock_unix_s());
-    json_object_set_new(content, "input", input_of(proof, made, hex));
-    json_t *requests =
-        json_pack("{s:I,s:s}", "bytes", (json_int_t)made->requests->bytes, "sha256", hex);
+    json_object_set_new(content, "input", input_of(proof, made, salts, &is_requests));
+    json_t *requests = json_pack("{s:b}", "are_input", is_requests);
+    if (!is_requests) add_sum(requests, salts, "requests", made->requests_fd);
     json_object_set_new(requests, "seeds", seeds_of(made));
     json_object_set_new(content, "requests", requests);
     json_object_set_new(content, "computed_by", read_notes(made->folder));
     json_object_set_new(content, "results",
                         json_pack("{s:I,s:I}", "completed", (json_int_t)made->completed, "failed",
                                   (json_int_t)made->failed));
-    json_object_set_new(content, "output", file_of(base_of(made->output), made->output, NULL));
+    json_object_set_new(content, "output",
+                        file_of(salts, "output", base_of(made->output), made->output));
     if (made->rest)
-        json_object_set_new(content, "rest", file_of(base_of(made->rest), made->rest, NULL));
+        json_object_set_new(content, "rest",
+                            file_of(salts, "rest", base_of(made->rest), made->rest));
     return content;
 }
 
-/* Whether the path is free, or has the manifest of an earlier run. */
-static bool may_take(const char *path) {
+/* Whether the path is free, or has a file of an earlier run. */
+static bool may_take(const char *path, bool (*is_one)(struct str text)) {
     char begin[BEGIN_BYTES];
     size_t count = 0;
     int fd;
@@ -161,30 +173,57 @@ static bool may_take(const char *path) {
     if (err != OK) return err == ERR_NOT_FOUND;
     err = os_read(fd, begin, sizeof begin, &count, &ignored);
     os_close(fd);
-    return err == OK && manifest_is_one((struct str){begin, count});
+    return err == OK && is_one((struct str){begin, count});
+}
+
+static enum err write_one(const char *path, bool (*is_one)(struct str text), const struct buf *text,
+                          struct error *error) {
+    if (!may_take(path, is_one))
+        return err_set(error, ERR_CONFLICT, "%s exists and is of no run", path);
+    if (text->overflowed) return err_set(error, ERR_LIMIT, "%s would be too large", path);
+    return whole_file_write(path, buf_str(text), true, error);
+}
+
+/* Writes the salts, which name the manifest, and then the manifest. */
+static enum err write_both(const struct offline_proof *proof, const json_t *content,
+                           struct run_salts *salts, const struct ssh_key *key,
+                           struct error *error) {
+    struct buf text, salts_text;
+    struct digest digest;
+    char path[PATH_MAX];
+    if (!run_salts_path(proof->path, path, sizeof path))
+        return err_set(error, ERR_INVALID, "its name is too long");
+    if (!may_take(proof->path, manifest_is_one))
+        return err_set(error, ERR_CONFLICT, "a file of that name exists and is no manifest");
+    buf_init(&text, MANIFEST_BYTES_MAX);
+    buf_init(&salts_text, MANIFEST_BYTES_MAX);
+    manifest_write(&text, content, key);
+    digest_begin(&digest, DIGEST_SHA256);
+    digest_add(&digest, text.at, text.bytes);
+    digest_end_hex(&digest, salts->manifest_sha256);
+    run_salts_write(&salts_text, salts, key);
+    enum err err = write_one(path, run_salts_is_one, &salts_text, error);
+    if (err == OK) err = write_one(proof->path, manifest_is_one, &text, error);
+    buf_release(&salts_text);
+    buf_release(&text);
+    return err;
 }
 
 void offline_proof_write(const struct offline_proof *proof, const struct offline_made *made) {
     struct ssh_key key;
     struct error error;
-    struct buf text;
+    struct run_salts salts;
     if (!proof->path) return;
     enum err err = *proof->key ? signing_key_get(&key, proof->key, &error)
                                : err_set(&error, ERR_NOT_FOUND, "no place for a key is known");
     bool has_key = err == OK;
     if (!has_key)
         log_warn("event=manifest_not_signed path=\"%s\" error=\"%s\"", proof->path, error.text);
-    json_t *content = content_of(proof, made);
-    buf_init(&text, MANIFEST_BYTES_MAX);
-    manifest_write(&text, content, has_key ? &key : NULL);
+    run_salts_init(&salts);
+    json_t *content = content_of(proof, made, &salts);
+    err = write_both(proof, content, &salts, has_key ? &key : NULL, &error);
     if (has_key) ssh_key_wipe(&key);
     json_decref(content);
-    if (!may_take(proof->path))
-        err = err_set(&error, ERR_CONFLICT, "a file of that name exists and is no manifest");
-    else if (text.overflowed)
-        err = err_set(&error, ERR_LIMIT, "it would be too large");
-    else
-        err = whole_file_write(proof->path, buf_str(&text), true, &error);
+    run_salts_release(&salts);
     if (err != OK) warn(proof, &error);
-    buf_release(&text);
 }

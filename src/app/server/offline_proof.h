@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* offline_proof: the manifest of a run (proof/manifest.h), next to its output.
+/* offline_proof: the manifest of a run (proof/manifest.h), next to its output, and the salts of its
+ * sums (proof/run_salts.h).
  *
  * Each call of a run that goes on notes what it computes with (run_record.h) in the folder of the
  * run before it computes anything, so that the manifest names all of them. The manifest is made

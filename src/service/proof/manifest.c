@@ -5,10 +5,12 @@
 #include "base/utf8.h"
 #include "proof/ssh_signature.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BEGIN "{\n  \"object\": \"" MANIFEST_OBJECT "\",\n  \"version\": "
+#define BEGIN_FORMAT "{\n  \"object\": \"%s\",\n  \"version\": " /* for printf, of the object */
+#define BEGIN_BYTES 96
 #define END "\n}\n"
 /* The signature's line, with what is before and after it. A string of JSON has no line end, so that
  * no value looks like it. */
@@ -96,7 +98,8 @@ static enum err check_signature(struct manifest *manifest, struct str text, stru
     return err;
 }
 
-static enum err read_content(struct manifest *manifest, struct str plain, struct error *error) {
+static enum err read_content(struct manifest *manifest, int version_max, struct str plain,
+                             struct error *error) {
     size_t room = TREE_BYTES_MAX;
     struct error why;
     if (json_read_once(&manifest->content, plain, &room, &why) != OK)
@@ -105,26 +108,37 @@ static enum err read_content(struct manifest *manifest, struct str plain, struct
         return err_set(error, ERR_CORRUPT,
                        "its signature is not on its last line, as it is written");
     json_int_t version = json_integer_value(json_object_get(manifest->content, "version"));
-    if (version == MANIFEST_VERSION) return OK;
-    enum err err = version > MANIFEST_VERSION ? ERR_INVALID : ERR_CORRUPT;
-    return err_set(error, err, "it has the version %lld, and this program reads %d",
-                   (long long)version, MANIFEST_VERSION);
+    if (version >= 1 && version <= version_max) return OK;
+    enum err err = version > version_max ? ERR_INVALID : ERR_CORRUPT;
+    return err_set(error, err, "it has the version %lld, and this program reads 1 to %d",
+                   (long long)version, version_max);
+}
+
+bool manifest_begins_as(struct str text, const char *object) {
+    char begin[BEGIN_BYTES];
+    snprintf(begin, sizeof begin, BEGIN_FORMAT, object);
+    return str_starts_with(text, str_from(begin));
 }
 
 bool manifest_is_one(struct str text) {
-    return str_starts_with(text, STR(BEGIN));
+    return manifest_begins_as(text, MANIFEST_OBJECT);
 }
 
 enum err manifest_read(struct manifest *ret_manifest, struct str text, struct error *error) {
+    return manifest_read_as(ret_manifest, MANIFEST_OBJECT, MANIFEST_VERSION, text, error);
+}
+
+enum err manifest_read_as(struct manifest *ret_manifest, const char *object, int version_max,
+                          struct str text, struct error *error) {
     struct manifest manifest = {.content = NULL};
     struct buf plain;
-    if (!manifest_is_one(text) || !str_ends_with(text, STR(END)))
-        return err_set(error, ERR_CORRUPT, "it is no manifest of quern, or not a whole one");
+    if (!manifest_begins_as(text, object) || !str_ends_with(text, STR(END)))
+        return err_set(error, ERR_CORRUPT, "it is no %s, or not a whole one", object);
     if (text.bytes > MANIFEST_BYTES_MAX || !utf8_is_valid(text))
         return err_set(error, ERR_CORRUPT, "it is too large, or no text");
     buf_init(&plain, BUF_UNLIMITED);
     enum err err = check_signature(&manifest, text, &plain, error);
-    if (err == OK) err = read_content(&manifest, buf_str(&plain), error);
+    if (err == OK) err = read_content(&manifest, version_max, buf_str(&plain), error);
     buf_release(&plain);
     if (err == OK)
         *ret_manifest = manifest;

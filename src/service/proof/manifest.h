@@ -9,7 +9,7 @@
  *
  *   {
  *     "object": "quern.manifest",
- *     "version": 1,
+ *     "version": 2,
  *     …
  *     "signature": "-----BEGIN SSH SIGNATURE-----\n…"
  *   }
@@ -19,6 +19,10 @@
  * MANIFEST_BYTES_MAX, (2) no object in it has two members of one name, (3) the first two members
  * are those above, and (4) a signature, if there is one, is of the text.
  *
+ * Version 2 has the sums of input and output over their lines (line_sum.h), whose salts are in a
+ * file of their own (run_salts.h). Version 1 has the sums of whole files; batches of a server have
+ * it still.
+ *
  * Thread: any; pure.
  * Memory: the tree belongs to the caller. */
 
@@ -26,7 +30,8 @@
 #include "proof/ssh_key.h"
 
 #define MANIFEST_OBJECT "quern.manifest"
-#define MANIFEST_VERSION 1
+#define MANIFEST_VERSION 2
+#define MANIFEST_VERSION_OF_FILES 1 /* with the sums of whole files */
 #define MANIFEST_BYTES_MAX ((size_t)16 << 20)
 #define MANIFEST_NAME "%s.manifest.json" /* for printf, of an output */
 
@@ -42,6 +47,10 @@ void manifest_write(struct buf *out, const json_t *content, const struct ssh_key
  * releases it. */
 enum err manifest_read(struct manifest *ret_manifest, struct str text,
                        struct error *error) MUST_CHECK;
+/* As manifest_read, for a text of the same form that is another object. */
+enum err manifest_read_as(struct manifest *ret_manifest, const char *object, int version_max,
+                          struct str text, struct error *error) MUST_CHECK;
+bool manifest_begins_as(struct str text, const char *object);
 void manifest_release(struct manifest *manifest);
 /* Whether a text begins as a manifest does. */
 bool manifest_is_one(struct str text);

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dossier/erased_file.h"
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "json/lines.h"
+#include "json/span.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define PIECE_BYTES ((size_t)1 << 20)
+
+/* A copy on its way. */
+struct copying {
+    const char *path;
+    struct erased_file *file;
+    struct line_ids *ids;
+    struct run_salts_file *salts;
+    bool is_input;
+    int from, to;
+    struct buf bytes, out;
+    uint64_t number; /* lines that were taken */
+};
+
+/* Notes a line of the ids. */
+static void note(struct copying *copying, struct str line) {
+    unsigned char salt[SHA256_BYTES];
+    struct erased_file *file = copying->file;
+    file->lines = vec_grow(file->lines, file->count, &file->capacity, sizeof *file->lines);
+    struct line_erased *erased = &file->lines[file->count++];
+    *erased = (struct line_erased){.line = copying->number};
+    if (copying->salts && line_salts_get(&copying->salts->salts, copying->number - 1, salt))
+        line_sum_leaf(salt, line, erased->leaf);
+}
+
+static bool is_object(struct str line) {
+    struct str value;
+    if (str_starts_with(line, STR("\xEF\xBB\xBF"))) line = str_skip(line, 3);
+    return json_span_read(line, &value) && json_span_is_object(value);
+}
+
+/* Takes one line with its LF. */
+static enum err take_line(struct copying *copying, struct str line, struct error *error) {
+    enum err err = OK;
+    bool is_blank = json_span_trim(line).bytes == 0;
+    copying->number++;
+    if (!is_blank && !is_object(line))
+        return err_set(error, ERR_INVALID,
+                       "%s, line %" PRIu64
+                       ": it is no JSON object; lines are erased of JSONL files "
+                       "alone, not of tables",
+                       copying->path, copying->number);
+    if (!is_blank && line_ids_have(copying->ids, line, copying->is_input)) {
+        note(copying, line);
+        buf_add_byte(&copying->out, '\n');
+    } else {
+        buf_add_str(&copying->out, line);
+    }
+    if (copying->out.bytes >= PIECE_BYTES) {
+        err = os_write_all(copying->to, copying->out.at, copying->out.bytes, error);
+        buf_clear(&copying->out);
+    }
+    return err;
+}
+
+/* Takes all whole lines of the buf, at the end of the file also the last one. */
+static enum err take_lines(struct copying *copying, size_t searched, bool is_last,
+                           struct error *error) {
+    size_t at = 0;
+    struct str bytes = buf_str(&copying->bytes);
+    enum err err = OK;
+    while (err == OK && at < bytes.bytes) {
+        size_t end = str_find_byte(bytes, '\n', at > searched ? at : searched);
+        if (end == SIZE_MAX && !is_last) break;
+        end = end == SIZE_MAX ? bytes.bytes : end + 1;
+        err = take_line(copying, (struct str){bytes.at + at, end - at}, error);
+        at = end;
+    }
+    buf_consume(&copying->bytes, at);
+    if (err == OK && copying->bytes.bytes > LINES_BYTES_MAX)
+        err = err_set(error, ERR_LIMIT, "%s, line %" PRIu64 ": it has more than %zu bytes",
+                      copying->path, copying->number + 1, LINES_BYTES_MAX);
+    return err;
+}
+
+static enum err copy_lines(struct copying *copying, struct error *error) {
+    size_t count = 1;
+    enum err err = OK;
+    while (err == OK && count > 0) {
+        size_t searched = copying->bytes.bytes;
+        char *room = buf_reserve(&copying->bytes, PIECE_BYTES);
+        err = os_read(copying->from, room, PIECE_BYTES, &count, error);
+        if (err != OK) return err;
+        buf_commit(&copying->bytes, count);
+        err = take_lines(copying, searched, count == 0, error);
+    }
+    if (err == OK) err = os_write_all(copying->to, copying->out.at, copying->out.bytes, error);
+    return err == OK ? os_fsync(copying->to, error) : err;
+}
+
+static enum err open_both(struct copying *copying, struct error *error) {
+    char made[PATH_MAX];
+    struct stat status;
+    const char *path = copying->path;
+    if (snprintf(made, sizeof made, ERASED_FILE_NAME, path) >= (int)sizeof made)
+        return err_set(error, ERR_INVALID, "the name %s is too long", path);
+    enum err err = os_open(&copying->from, path, O_RDONLY | O_NONBLOCK, 0, error);
+    if (err == OK) err = os_create(&copying->to, made, 0600, error);
+    if (err == OK &&
+        (fstat(copying->from, &status) != 0 || fchmod(copying->to, status.st_mode & 07777) != 0))
+        err = err_from_errno(error, errno, "cannot set the mode of %s", made);
+    return err;
+}
+
+enum err erased_file_write(struct erased_file *ret_file, const char *path, struct line_ids *ids,
+                           struct run_salts_file *salts, bool is_input, struct error *error) {
+    *ret_file = (struct erased_file){.lines = NULL};
+    struct copying copying = {.path = path,
+                              .file = ret_file,
+                              .ids = ids,
+                              .salts = salts,
+                              .is_input = is_input,
+                              .from = -1,
+                              .to = -1};
+    buf_init(&copying.bytes, BUF_UNLIMITED);
+    buf_init(&copying.out, BUF_UNLIMITED);
+    enum err err = open_both(&copying, error);
+    if (err == OK) err = copy_lines(&copying, error);
+    os_close(copying.from);
+    os_close(copying.to);
+    buf_release(&copying.bytes);
+    buf_release(&copying.out);
+    if (err != OK) erased_file_release(ret_file);
+    return err;
+}
+
+void erased_file_release(struct erased_file *file) {
+    free(file->lines);
+    file->lines = NULL;
+    file->count = 0;
+}
