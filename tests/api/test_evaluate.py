@@ -158,29 +158,6 @@ def test_a_model_of_another_server_takes_part_and_can_be_the_reference(tmp_path)
     assert said["choice"]["model"] == "small"
 
 
-def test_killed_at_any_moment_it_ends_with_the_same_report(tmp_path):
-    print(f"seed {SEED}")
-    rng = random.Random(SEED)
-    lines = lines_of(60, each_ms=5)
-    arguments = ["--model", "a=echo", "--model", "b=echo", "--model", "c=echo"]
-    wanted = evaluate(write(tmp_path / "in.jsonl", lines), *arguments, "-o", tmp_path / "whole")
-    command = [
-        support.BINARY, "evaluate", tmp_path / "in.jsonl", "-o", tmp_path / "broken", *arguments]
-    support.interrupt(command, rng, 0.8, times=10)
-    said = evaluate(tmp_path / "in.jsonl", "-o", tmp_path / "broken", *arguments)
-
-    def lasting(report):
-        return [{
-            name: model[name]
-            for name in ("name", "requests", "answered", "failed", "truncated", "prompt_tokens",
-                         "completion_tokens", "valid_share", "tokens_per_request")}
-                for model in report["models"]], report["agreement"]
-
-    assert lasting(said) == lasting(wanted)
-    for name in ("a", "b", "c"):
-        life.judge(results_of(tmp_path / f"broken/{name}.jsonl"), lines)
-
-
 def test_a_model_whose_figures_were_lost_with_its_command_is_run_again(tmp_path):
     """A run that was killed when its results were in place had told nobody its figures."""
     lines = lines_of(20)

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/printable.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/evaluate_show.h"
@@ -238,14 +239,16 @@ typedef void (*write_fn)(struct buf *out, const struct evaluation *evaluation);
 
 static enum err keep(const struct evaluation *evaluation, const char *name, write_fn write,
                      struct error *error) {
-    char path[PATH_MAX];
+    char path[PATH_MAX], part[PATH_MAX + 8];
     struct buf out;
     buf_init(&out, BUF_UNLIMITED);
     write(&out, evaluation);
     snprintf(path, sizeof path, "%.4000s/%s", evaluation->folder, name);
-    enum err err = os_write_file(path, 0644, out.at, out.bytes, error);
+    snprintf(part, sizeof part, "%s.part", path);
+    enum err err = os_write_file(part, 0644, out.at, out.bytes, error);
     buf_release(&out);
-    return err;
+    if (err == OK) err = whole_file_place(part, path, true, error);
+    return err == OK ? OK : err_prefix(error, "%s", name);
 }
 
 static void show(const struct evaluate_command *chosen) {

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ARGUMENTS_MAX 200
@@ -91,7 +92,7 @@ static enum err run_alone(const struct run_process *process, struct error *error
     enum err err = OK;
     for (int64_t waited_ms = 0; !is_summary(process->said); waited_ms += AGAIN_MS) {
         err = run_process(process, error);
-        bool is_taken = err == ERR_INVALID && strstr(error->text, "another quern");
+        bool is_taken = err == ERR_CONFLICT && strstr(error->text, "another quern");
         if (!is_taken || waited_ms > ENDING_MS || *process->stop) break;
         clock_sleep_ms(AGAIN_MS);
         err = OK;
@@ -135,6 +136,9 @@ enum err candidate_run(const struct candidate *candidate, const char *requests,
     if (err == OK) (void)unlink(errors);
     if (err == OK || err == ERR_CANCELLED) return err;
     struct error why = *error;
+    struct stat log;
+    if (stat(errors, &log) != 0 || log.st_size == 0)
+        return err_set(error, err, "%s: %.300s", candidate->name, why.text);
     return err_set(error, err, "%s: %.300s; all it said is in %.200s", candidate->name, why.text,
                    errors);
 }
@@ -248,6 +252,7 @@ static enum err read_summary(struct candidate *candidate, struct error *error) {
                        candidate->summary_path);
     double rate = rate_of(candidate->summary);
     candidate->requests_per_s = rate > 0 ? rate : (double)NAN;
+    candidate->was_interrupted = count_of(candidate->summary, "done_before") > 0;
     candidate->context_tokens = count_of(candidate->summary, "context_tokens");
     candidate->load_seconds =
         json_number_value(json_object_get(candidate->summary, "load_seconds"));

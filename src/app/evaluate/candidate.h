@@ -41,6 +41,7 @@ struct candidate {
     /* From its run: */
     json_t *summary;       /* as `quern run --json` prints it */
     double requests_per_s; /* NAN: not known */
+    bool was_interrupted;  /* its time counts answers that were begun twice */
     double load_seconds;
     uint64_t context_tokens; /* the window of prompt and answer; 0: not known */
 };
@@ -52,8 +53,8 @@ void candidate_place(struct candidate *candidate, const char *folder);
  * folder has others of this name. */
 enum err candidate_keep(const struct candidate *candidate, const char *of,
                         struct error *error) MUST_CHECK;
-/* Runs the model over the file of requests, unless its summary is there. ERR_INVALID with the run's
- * sentence, or if the folder has a run of it with other options; ERR_CANCELLED. */
+/* Runs the model over the file of requests, unless its summary is there. The run's error with its
+ * sentence; ERR_INVALID if the folder has a run of it with other options; ERR_CANCELLED. */
 enum err candidate_run(const struct candidate *candidate, const char *requests,
                        const volatile bool *stop, struct error *error) MUST_CHECK;
 /* Reads its summary and its results. */

@@ -63,7 +63,9 @@ static void add_quality(struct choice *choice, const struct evaluation *evaluati
     add(choice, text);
 }
 
-static void add_speed(struct choice *choice, const struct evaluation *evaluation, size_t passing) {
+/* Speed as the last word, with the doubt that interruptions leave. */
+static void add_speed(struct choice *choice, const struct evaluation *evaluation, size_t passing,
+                      size_t interrupted) {
     char text[CHOICE_REASON_BYTES];
     const struct candidate *candidate = &evaluation->candidates[choice->candidate];
     if (isnan(candidate->requests_per_s))
@@ -77,6 +79,12 @@ static void add_speed(struct choice *choice, const struct evaluation *evaluation
         snprintf(text, sizeof text, "No other model passes. It does %.3g requests per second.",
                  candidate->requests_per_s);
     add(choice, text);
+    if (interrupted == 0) return;
+    snprintf(text, sizeof text,
+             "%zu of the %zu %s interrupted, which costs answers that were on their way: the rate "
+             "may be higher than told.",
+             interrupted, passing, interrupted == 1 ? "was" : "were");
+    add(choice, text);
 }
 
 /* The reference itself is no candidate, unless it is the only one; nor is a model that got a part
@@ -89,7 +97,7 @@ static bool is_left_out(const struct evaluation *evaluation, size_t place) {
 struct choice choice_make(const struct evaluation *evaluation) {
     struct choice choice = {.candidate = evaluation->count};
     struct merits all[EVALUATION_MODELS_MAX], best = {NAN, NAN, NAN};
-    size_t passing = 0;
+    size_t passing = 0, interrupted = 0;
     for (size_t i = 0; i < evaluation->count; i++) {
         all[i] = merits_of(evaluation, i);
         if (is_left_out(evaluation, i)) continue;
@@ -104,6 +112,7 @@ struct choice choice_make(const struct evaluation *evaluation) {
                       is_near(all[i].agreement, best.agreement, CHOICE_AGREEMENT_SLACK);
         if (!passes) continue;
         passing++;
+        interrupted += evaluation->candidates[i].was_interrupted;
         double rate = evaluation->candidates[i].requests_per_s;
         bool is_first = choice.candidate == evaluation->count;
         double before = is_first ? NAN : evaluation->candidates[choice.candidate].requests_per_s;
@@ -114,6 +123,6 @@ struct choice choice_make(const struct evaluation *evaluation) {
         return choice;
     }
     add_quality(&choice, evaluation, &all[choice.candidate], &best);
-    add_speed(&choice, evaluation, passing);
+    add_speed(&choice, evaluation, passing, interrupted);
     return choice;
 }

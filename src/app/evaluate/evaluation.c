@@ -53,7 +53,7 @@ static enum err write_requests(struct evaluation *evaluation, const char *fresh,
         err = requests_write(evaluation->input, evaluation->sample, is_wished, fresh,
                              &evaluation->lines, error);
     names_release(&names);
-    return err;
+    return err == ERR_UNAVAILABLE ? err_prefix(error, "requests.jsonl") : err;
 }
 
 /* Writes the requests, or finds that those of an earlier call are the same, or another sample of

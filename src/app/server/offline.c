@@ -164,9 +164,8 @@ static void note_before(struct offline *offline) {
     offline->output_tokens_before = offline->batch.usage.output_tokens;
 }
 
-static void note_time(struct offline *offline, bool is_last) {
-    offline_time_note(&offline->time, seconds_between(offline->ready_ns, clock_monotonic_ns()),
-                      is_last);
+static void note_time(const struct offline *offline) {
+    offline_time_note(&offline->time, seconds_between(offline->ready_ns, clock_monotonic_ns()));
 }
 
 static enum err say_stopped(const struct offline *offline, struct error *error) {
@@ -206,17 +205,17 @@ static enum err run_batch(struct offline *offline, struct error *error) {
             note_before(offline);
             first = false;
         }
+        note_time(offline);
         const bool has_ended = batch_status_is_terminal(offline->batch.status);
         if (has_ended || clock_monotonic_ns() >= report_due_ns) {
             report(offline, NULL);
-            note_time(offline, has_ended);
             node_power_look(&offline->power, offline->node);
             report_due_ns = clock_monotonic_ns() + REPORTS_EVERY_NS;
         }
         if (has_ended) break;
         if (*offline->options->stop) {
             err = stop_lines(offline, error);
-            note_time(offline, true);
+            note_time(offline);
             return err;
         }
         clock_sleep_ms(POLL_MS);

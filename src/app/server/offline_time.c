@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "server/offline_time.h"
 
-#include "base/clock.h"
-
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -10,7 +8,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define EVERY_NS ((int64_t)1000000000)
 #define NOTE_BYTES 17 /* "%16.3f\n" */
 
 /* The calls are the system's own and not those of os.h: a plan of faults counts these, and notes
@@ -23,16 +20,15 @@ void offline_time_begin(struct offline_time *ret_time, const char *folder, bool 
     double seconds = strtod(text, &end);
     bool is_note = bytes == NOTE_BYTES && *end == '\n' && isfinite(seconds) && seconds >= 0;
     ret_time->before = !is_resumed ? 0 : is_note ? seconds : (double)NAN;
-    offline_time_note(ret_time, 0, true);
+    offline_time_note(ret_time, 0);
 }
 
-void offline_time_note(struct offline_time *time, double seconds, bool is_last) {
+void offline_time_note(const struct offline_time *time, double seconds) {
     char text[32];
-    int64_t now_ns = clock_monotonic_ns();
-    if (time->fd < 0 || isnan(time->before) || (now_ns < time->due_ns && !is_last)) return;
-    time->due_ns = now_ns + EVERY_NS;
+    if (time->fd < 0 || isnan(time->before)) return;
     snprintf(text, sizeof text, "%16.3f\n", time->before + seconds);
-    if (pwrite(time->fd, text, NOTE_BYTES, 0) != NOTE_BYTES) time->due_ns = now_ns;
+    ssize_t put = pwrite(time->fd, text, NOTE_BYTES, 0);
+    (void)put; /* the next one may find space */
 }
 
 void offline_time_end(struct offline_time *time) {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LOOK_MS 50
@@ -17,13 +18,27 @@
 #define ERRORS_BYTES_MAX ((size_t)1 << 20)
 #define WARNING_BYTES 512
 
+/* The error with whose status the run ended (docs/man/quern.1, EXIT STATUS). */
+static enum err err_of_status(int status) {
+    switch (status) {
+    case 1: return ERR_IO;
+    case 4: return ERR_NOT_FOUND;
+    case 5: return ERR_DENIED;
+    case 6: return ERR_UNAVAILABLE;
+    case 7: return ERR_CONFLICT;
+    default: return ERR_INVALID;
+    }
+}
+
 /* The run's error sentence, with the first line of the input that is wrong, if it named one; else
- * how its process ended. */
-static void find_sentence(const char *path, const char *end, char ret_text[RUN_PROCESS_WHY_BYTES]) {
+ * how its process ended: a full disk has no place for the sentence either. */
+static void find_sentence(const char *path, const char *end, enum err err,
+                          char ret_text[RUN_PROCESS_WHY_BYTES]) {
     char *text;
     size_t bytes;
     struct error ignored;
-    snprintf(ret_text, RUN_PROCESS_WHY_BYTES, "the run %s", end);
+    snprintf(ret_text, RUN_PROCESS_WHY_BYTES, "the run %s%s", end,
+             err == ERR_UNAVAILABLE ? ": the disk is full, or a server does not answer" : "");
     if (os_read_file(path, ERRORS_BYTES_MAX, &text, &bytes, &ignored) != OK) return;
     const char *mark = "quern run: ", *at = strstr(text, mark);
     bool has_line = strncmp(text, "line ", 5) == 0;
@@ -43,10 +58,15 @@ struct log_tail {
     char last[WARNING_BYTES]; /* the warning that was told last */
 };
 
-/* A warning without its time: "upstream=m event=breaker_open …"; NULL for another line. */
+/* A warning, or an error that the run waits for, without its time: "upstream=m event=breaker_open
+ * …"; NULL for another line. */
 static const char *warning_of(const char *line) {
-    const char *mark = " run warn ", *at = strstr(line, mark);
-    return at ? at + strlen(mark) : NULL;
+    static const char *const marks[] = {" run warn ", " run error "};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const char *at = strstr(line, marks[i]);
+        if (at) return at + strlen(marks[i]);
+    }
+    return NULL;
 }
 
 /* Tells the warnings of the lines that are whole. */
@@ -104,6 +124,11 @@ static bool await(pid_t pid, const struct run_process *process, int *ret_status,
     return false;
 }
 
+static bool is_empty(const char *path) {
+    struct stat status;
+    return stat(path, &status) != 0 || status.st_size == 0;
+}
+
 enum err run_process(const struct run_process *process, struct error *error) {
     char end[96] = "", sentence[RUN_PROCESS_WHY_BYTES];
     pid_t pid;
@@ -112,7 +137,9 @@ enum err run_process(const struct run_process *process, struct error *error) {
     if (err != OK) return err;
     if (!await(pid, process, &status, end, sizeof end))
         return err_set(error, ERR_CANCELLED, "stopped");
-    if (status == 0 || status == 1) return OK; /* 1: some requests failed */
-    find_sentence(process->errors, end, sentence);
-    return err_set(error, ERR_INVALID, "%s", sentence);
+    /* 1 without a summary: the machine failed; with one: some requests failed. */
+    if (status == 0 || (status == 1 && !is_empty(process->said))) return OK;
+    err = err_of_status(status);
+    find_sentence(process->errors, end, err, sentence);
+    return err_set(error, err, "%s", sentence);
 }

@@ -208,7 +208,8 @@ static enum err begin(struct tuning *tuning, struct error *error) {
     return add_record(tuning, json_pack("{s:o}", "today", json_of(&outcome)), error);
 }
 
-/* Runs the setting, and today's options after it. A setting that is refused is not tried again. */
+/* Runs the setting, and today's options after it. A setting that is refused, or whose run fails, as
+ * for lack of memory, is not tried again: today's options have run before. */
 static enum err run_setting(struct tuning *tuning, struct tune_setting *setting,
                             struct error *error) {
     const char *arguments[ARGUMENTS_MAX] = {NULL};
@@ -227,7 +228,7 @@ static enum err run_setting(struct tuning *tuning, struct tune_setting *setting,
     if (err != OK) return err;
     say(tuning, what);
     err = trial_run(&tuning->options->place, arguments, &trial, error);
-    if (err == ERR_INVALID) {
+    if (err != OK && err != ERR_CANCELLED) {
         snprintf(setting->why, sizeof setting->why, "%.299s", error->text);
         return add_record(tuning, json_pack("{s:s,s:s}", "setting", what, "why", setting->why),
                           error);
