@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of `quern evaluate` next to those of scikit-learn and SciPy on drawn answers, and next to
-those of a run of each model alone."""
+"""Figures of `quern evaluate` next to those of scikit-learn, SciPy and statsmodels on drawn answers,
+and next to those of a run of each model alone."""
 import json, os, random
 
+import numpy
 import pytest
 from scipy import stats
 from sklearn import metrics
+from statsmodels.stats import inter_rater
 
 import support
 
@@ -43,6 +45,16 @@ def drawn(rng):
     return first, second
 
 
+def interval_of(rho):
+    """95 % of Spearman's rho by Bonett and Wright (2000), which none of the three libraries has."""
+    reach = stats.norm.ppf(0.975) * numpy.sqrt((1 + rho ** 2 / 2) / (LINES - 3))
+    return list(numpy.tanh(numpy.arctanh(rho) + numpy.array([-reach, reach])))
+
+
+def near(value):
+    return pytest.approx(value, abs=1e-9)
+
+
 @pytest.mark.parametrize("number", range(20))
 def test_agreement_is_that_of_scikit_learn_and_scipy(tmp_path, number):
     print(f"seed {SEED}")
@@ -62,10 +74,15 @@ def test_agreement_is_that_of_scikit_learn_and_scipy(tmp_path, number):
         fields = {field["name"]: field for field in pair["fields"]}
         label, score = fields["label"]["label"], fields["score"]["score"]
         assert fields["label"]["agreement"] == pytest.approx(metrics.accuracy_score(*labels))
-        assert label["kappa"] == pytest.approx(metrics.cohen_kappa_score(*labels), abs=1e-9)
-        assert score["spearman"] == pytest.approx(stats.spearmanr(*scores).statistic, abs=1e-9)
-        assert score["kendall_tau_b"] == pytest.approx(stats.kendalltau(*scores).statistic,
-                                                       abs=1e-9)
+        assert label["kappa"] == near(metrics.cohen_kappa_score(*labels))
+        kappa = inter_rater.cohens_kappa(inter_rater.to_table(numpy.array(labels).T)[0])
+        assert [label["kappa_low"], label["kappa_high"]] == near([kappa.kappa_low, kappa.kappa_upp])
+        rho = stats.spearmanr(*scores).statistic
+        assert score["spearman"] == near(rho)
+        assert [score["spearman_low"], score["spearman_high"]] == near(interval_of(rho))
+        assert score["kendall_tau_b"] == near(stats.kendalltau(*scores).statistic)
+        shift = numpy.subtract(scores[1], scores[0])
+        assert [score["shift"], score["shift_sd"]] == near([shift.mean(), shift.std(ddof=1)])
 
 
 def test_counts_are_those_of_a_run_of_each_model_alone(tmp_path):

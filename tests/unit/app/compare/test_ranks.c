@@ -123,8 +123,30 @@ static void drawn_lists_agree_with_the_definitions(void **state) {
     }
 }
 
+/* The bounds are SciPy's tanh(arctanh(rho) -+ norm.ppf(0.975) sqrt((1 + rho^2 / 2) / (n - 3))). */
+static void the_interval_is_that_of_bonett_and_wright(void **state) {
+    (void)state;
+    static const struct {
+        double rho, low, high;
+        size_t count;
+    } known[] = {{0.6, 0.364955493374162, 0.763145087847807, 50},
+                 {-0.25, -0.977841304684719, 0.939637015224626, 4},
+                 {0.95, 0.942167354804221, 0.956795418579288, 1000}};
+    double low, high;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        assert_true(ranks_interval(known[i].rho, known[i].count, &low, &high));
+        check_near(low, known[i].low);
+        check_near(high, known[i].high);
+    }
+    assert_true(ranks_interval(1, 9, &low, &high));
+    check_near(low, 1);
+    check_near(high, 1);
+    assert_false(ranks_interval(0.5, 3, &low, &high));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_interval_is_that_of_bonett_and_wright),
         cmocka_unit_test(kendall_corrects_for_ties_in_both_lists),
         cmocka_unit_test(spearman_gives_equal_scores_the_mean_of_their_ranks),
         cmocka_unit_test(equal_order_is_1_and_opposite_order_is_minus_1),
