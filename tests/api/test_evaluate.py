@@ -124,6 +124,25 @@ def test_the_share_of_the_window_is_that_of_the_models(tmp_path):
         "max_share": pytest.approx(22 / 40)}
 
 
+def test_the_window_is_known_of_a_run_that_was_killed_when_all_requests_were_done(tmp_path):
+    gguf_of.convert(pathlib.Path(__file__).parents[1] / "engine/families/granite",
+                    tmp_path / "m.gguf")
+    path, deaths = write(tmp_path / "in.jsonl", [{
+        "custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {
+            "model": "m", "prompt": [5, 6], "max_tokens": 2, "temperature": 0}}]), []
+    command = ["run", "-i", path, "-o", tmp_path / "out.jsonl", "--model", f"m={tmp_path}/m.gguf",
+               "--device", "cpu", "--max-model-len", "40", "--json", "--overwrite"]
+    for number in range(1, 30):
+        died = support.quern(*command, env={
+            **os.environ, "QUERN_FAULT": f"rename:{number}:KILL"})
+        if died.returncode == 0:
+            break
+        said = json.loads(support.quern(*command).stdout)
+        deaths.append(said["done_before"])
+        assert said["context_tokens"] == 40, number
+    assert died.returncode == 0 and 1 in deaths, (deaths, died.stderr)
+
+
 def test_agreement_with_a_file_is_that_of_compare(tmp_path):
     print(f"seed {SEED}")
     lines, judged = answers_in(random.Random(SEED), 60)
@@ -169,11 +188,11 @@ def test_a_model_whose_figures_were_lost_with_its_command_is_run_again(tmp_path)
     assert model["req_s"] > 0 and model["summary"]["requests"] == 20
 
 
-def test_the_rate_of_an_interrupted_run_is_that_of_all_its_calls(tmp_path):
+def test_the_rate_of_an_interrupted_run_is_that_of_all_its_calls_or_of_its_last_one(tmp_path):
     path, kept = write(tmp_path / "in.jsonl", lines_of(20)), "in.jsonl.evaluation/a.run.json"
     evaluate(path, "--model", "a=echo")
     own = json.loads((tmp_path / kept).read_text())
-    for before, rate in [(9, 2), (None, 5)]:
+    for before, rate in [(1.5, 8), (9, 5), (None, 5)]:
         (tmp_path / kept).write_text(json.dumps(own | {
             "done_before": 15, "seconds": 1, "req_s": 5, "seconds_before": before}))
         assert evaluate(path, "--model", "a=echo")["models"][0]["req_s"] == rate

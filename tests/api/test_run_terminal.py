@@ -77,7 +77,7 @@ def test_the_summary_of_a_resumed_run_counts_this_run(tmp_path):
     assert first.end() == 130
     before = int(re.search(r"stopped with (\d+) of 60", first.text.decode())[1])
     assert 10 <= before < 60
-    noted = float((tmp_path / "out.jsonl.quern/seconds").read_text())
+    noted = float((tmp_path / "out.jsonl.quern/seconds").read_text().split()[0])
     done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
                          "--model", "smollm2=echo", "--json", "--rent-per-hour", "3600")
     summary = json.loads(done.stdout)

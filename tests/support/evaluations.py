@@ -89,8 +89,8 @@ def wrong_times(report, seconds):
             continue
         whole = before + summary["seconds"]
         # The summary has milliseconds.
-        rate = (model["requests"] - 0.5) / (whole + 0.001), (model["requests"] + 0.5) / max(
-            whole - 0.001, 1e-9)
+        rate = (model["requests"] - 0.5) / (whole + 0.001), max(
+            (model["requests"] + 0.5) / max(whole - 0.001, 1e-9), summary["req_s"])
         if not rate[0] <= (model["req_s"] or 0) <= rate[1] and whole > 0.01:
             wrong.append(f"{model['name']}: {model['req_s']} requests/s in {whole} s")
         if not 0 <= whole <= seconds:

@@ -227,15 +227,18 @@ static uint64_t count_of(const json_t *object, const char *name) {
     return value > 0 ? (uint64_t)value : 0;
 }
 
-/* Requests per second of all calls of the run, as far as their time is known. */
-static double rate_of(const json_t *summary) {
+/* Requests per second of all calls of the run, as far as their time is known; or of its last call,
+ * if that is more: an interruption costs the answers that were on their way, and the last call had
+ * none. Another server still has the prompts of those, which makes its last call too fast. */
+static double rate_of(const struct candidate *candidate, const json_t *summary) {
     const json_t *before = json_object_get(summary, "seconds_before");
     double rate = json_number_value(json_object_get(summary, "req_s"));
     if (count_of(summary, "done_before") == 0 || !json_is_number(before)) return rate;
     double seconds =
         json_number_value(before) + json_number_value(json_object_get(summary, "seconds"));
     uint64_t done = count_of(summary, "completed") + count_of(summary, "failed");
-    return seconds > 0 ? (double)done / seconds : 0;
+    double whole = seconds > 0 ? (double)done / seconds : 0;
+    return candidate->is_remote ? whole : fmax(whole, rate);
 }
 
 static enum err read_summary(struct candidate *candidate, struct error *error) {
@@ -250,7 +253,7 @@ static enum err read_summary(struct candidate *candidate, struct error *error) {
                        "%s is no summary of a run; remove it, and the model is "
                        "run again",
                        candidate->summary_path);
-    double rate = rate_of(candidate->summary);
+    double rate = rate_of(candidate, candidate->summary);
     candidate->requests_per_s = rate > 0 ? rate : (double)NAN;
     candidate->was_interrupted = count_of(candidate->summary, "done_before") > 0;
     candidate->context_tokens = count_of(candidate->summary, "context_tokens");

@@ -13,9 +13,9 @@
 #include "node/folder.h"
 #include "node/node_power.h"
 #include "server/merge.h"
+#include "server/offline_note.h"
 #include "server/offline_output.h"
 #include "server/offline_table.h"
-#include "server/offline_time.h"
 #include "server/open_files.h"
 #include "store/state_marks.h"
 
@@ -42,11 +42,10 @@ struct offline {
     uint64_t output_tokens_before;
     int64_t started_ns, ready_ns, ended_ns;
     struct node_power power;
-    struct offline_time time;
+    struct offline_note note;
     /* The results that a table does not show in whole: in the folder, and next to the output. */
     char rest[PATH_MAX], rest_path[PATH_MAX];
     uint64_t rest_lines;
-    uint32_t context_tokens; /* the smallest window of the models; 0: not known */
 };
 
 static double seconds_between(int64_t from_ns, int64_t to_ns) {
@@ -165,7 +164,7 @@ static void note_before(struct offline *offline) {
 }
 
 static void note_time(const struct offline *offline) {
-    offline_time_note(&offline->time, seconds_between(offline->ready_ns, clock_monotonic_ns()));
+    offline_note_write(&offline->note, seconds_between(offline->ready_ns, clock_monotonic_ns()));
 }
 
 static enum err say_stopped(const struct offline *offline, struct error *error) {
@@ -205,13 +204,14 @@ static enum err run_batch(struct offline *offline, struct error *error) {
             note_before(offline);
             first = false;
         }
-        note_time(offline);
         const bool has_ended = batch_status_is_terminal(offline->batch.status);
         if (has_ended || clock_monotonic_ns() >= report_due_ns) {
             report(offline, NULL);
+            runner_models(node_runner(offline->node), take_window, &offline->note.window);
             node_power_look(&offline->power, offline->node);
             report_due_ns = clock_monotonic_ns() + REPORTS_EVERY_NS;
         }
+        note_time(offline);
         if (has_ended) break;
         if (*offline->options->stop) {
             err = stop_lines(offline, error);
@@ -221,7 +221,6 @@ static enum err run_batch(struct offline *offline, struct error *error) {
         clock_sleep_ms(POLL_MS);
     }
     offline->ended_ns = clock_monotonic_ns();
-    runner_models(node_runner(offline->node), take_window, &offline->context_tokens);
     if (err != OK || offline->batch.status == BATCH_COMPLETED) return err;
     report_bad_lines(offline);
     return err_set(error, ERR_INVALID, "%s: nothing was run", offline->options->input.path);
@@ -344,7 +343,7 @@ static enum err work(struct offline *offline, struct error *error) {
     offline->is_resumed = found;
     if (err == OK && !found) err = create(offline, error);
     if (err != OK) return err;
-    offline_time_begin(&offline->time, offline->folder, found);
+    offline_note_begin(&offline->note, offline->folder, found);
     note_before(offline);
     if (offline->batch.status != BATCH_COMPLETED) {
         report(offline, "loading");
@@ -361,13 +360,13 @@ static void summarize(const struct offline *offline, struct offline_summary *ret
         .completed = offline->batch.completed,
         .failed = offline->batch.failed,
         .seconds = seconds_between(offline->ready_ns, offline->ended_ns),
-        .seconds_before = offline->time.before,
+        .seconds_before = offline->note.seconds_before,
         .load_seconds = seconds_between(offline->started_ns, offline->ready_ns),
         .usage = offline->batch.usage,
         .done_before = offline->done_before,
         .watts = offline->ended_ns ? node_power_watts(&offline->power) : NAN,
         .rest_lines = offline->rest_lines,
-        .context_tokens = offline->context_tokens,
+        .context_tokens = offline->note.window,
         .output_tokens_now = offline->batch.usage.output_tokens - offline->output_tokens_before,
     };
     shape_ends_read(offline->batch.quality, ret_summary->shapes);
@@ -407,7 +406,7 @@ static void remove_state(const char *folder) {
 enum err offline_run(const struct offline_options *options, struct offline_summary *ret_summary,
                      struct error *error) {
     struct offline offline = {
-        .options = options, .started_ns = clock_monotonic_ns(), .time.fd = -1};
+        .options = options, .started_ns = clock_monotonic_ns(), .note.fd = -1};
     struct node_options node = options->node;
     enum err err = name_folder(options, offline.folder, error);
     if (err != OK) return err;
@@ -417,7 +416,7 @@ enum err offline_run(const struct offline_options *options, struct offline_summa
     if (err != OK) return err;
     err = work(&offline, error);
     summarize(&offline, ret_summary);
-    offline_time_end(&offline.time);
+    offline_note_end(&offline.note);
     node_close(offline.node, err == OK || err == ERR_CANCELLED ? 0 : DRAIN_MS);
     /* A refused file leaves no folder, so that the corrected file is a new start. */
     bool is_refused =
