@@ -92,25 +92,46 @@ def test_nodes_go_on_with_the_standby_of_a_killed_server(cluster):
     cluster.end()
 
 
-@pytest.mark.parametrize("number", support.drawn(range(1, 6), least=1))
-@pytest.mark.parametrize("how", ["before", "after"])
-def test_a_server_that_is_killed_at_a_write_of_its_copy_loses_no_line(
-        cluster, storage, number, how):
-    one, two, lines = cluster.one, cluster.two, slow_lines(400)
-    running, reached = one.create(support.jsonl(lines))["id"], threading.Event()
+def kill_at_write(server, storage, number, how):
+    """Kills the server at one of its next writes, before or after it takes effect."""
+    reached = threading.Event()
 
     def at_write(own, start):
         if how == "after":
             b"".join(own())
-        one.process.send_signal(signal.SIGKILL)
+        server.process.send_signal(signal.SIGKILL)
         reached.set()
         raise object_storage.Breaks
 
     good = ("PUT", "", lambda own, start: own())
     storage.answers = [good] * (number - 1) + [("PUT", "", at_write)]
     assert reached.wait(120)
-    one.process.wait()
-    two.take_over()
+    server.process.wait()
+
+
+@pytest.mark.parametrize("number", support.drawn(range(1, 6), least=1))
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_server_that_is_killed_at_a_write_of_its_copy_loses_no_line(
+        cluster, storage, number, how):
+    lines = slow_lines(400)
+    running = cluster.one.create(support.jsonl(lines))["id"]
+    kill_at_write(cluster.one, storage, number, how)
+    cluster.two.take_over()
+    cluster.judge(running, lines)
+    cluster.end()
+
+
+@pytest.mark.parametrize("number", support.drawn(range(1, 5), least=1))
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_server_that_is_killed_while_it_ends_a_batch_publishes_it_once(
+        cluster, storage, number, how):
+    """The last result, the records in their order, and the end of the batch are a few writes."""
+    one, lines = cluster.one, life.echo_lines(200)
+    lines[-1]["body"]["echo"] = {"each_ms": 150}
+    running = one.create(support.jsonl(lines))["id"]
+    support.until(lambda: completed(one, running) >= 199)
+    kill_at_write(one, storage, number, how)
+    cluster.two.take_over()
     cluster.judge(running, lines)
     cluster.end()
 

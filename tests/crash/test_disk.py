@@ -7,6 +7,7 @@ import contextlib, json, os, signal, subprocess, time
 import pytest
 
 import life, support
+from cluster import Node, Redis, needs_redis
 from life import Client, Died, ECHO, Victim, metric, poll, scaled, spread
 
 DISK_BYTES = 40 << 20
@@ -168,6 +169,32 @@ def test_the_disk_fills_while_lines_are_running(disk, tmp_path):
         client.go(server)
         assert server.stop() == 0
     support.fsck(state)
+
+
+@needs_redis
+def test_the_disk_fills_while_nodes_have_lines(disk, tmp_path):
+    """What nodes answer waits in the queue, or at the server, until there is room; also when a node
+    and the queue die meanwhile."""
+    lines, clock = life.held_lines(200, 100), support.Clock(tmp_path)
+    with Redis(tmp_path) as redis, support.serving(state_on(disk), "--queue", redis.url) as server:
+        node = lambda: Node(tmp_path, redis, *ECHO, environment=clock.environment)
+        nodes = [node(), node()]
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] > 0)
+        fill(disk, 0)
+        clock.until(lambda: metric(server, "quern_store_full") == 1, 5)
+        nodes[0].kill()
+        redis.kill()
+        redis.start()
+        nodes.append(node())
+        (disk / "filler").unlink()
+        clock.until(lambda: server.batch(batch_id)["status"] in support.TERMINAL, 5)
+        output, errors = server.results(server.wait(batch_id))
+        life.judge(output, lines)
+        assert errors == []
+        for node in nodes[1:]:
+            assert node.stop() == 0
+    support.fsck(disk / "state")
 
 
 def test_a_server_starts_on_a_full_disk_and_gives_out_what_is_finished(disk):
