@@ -16,6 +16,7 @@ static bool rewrite(struct str text, char separator, struct buf *out) {
     struct error error;
     struct csv_form form = {separator, false};
     bool found = true;
+    uint64_t end = 0;
     enum err err = OK;
     csv_reader_init(&reader, -1, separator);
     buf_add_str(&reader.raw, text);
@@ -24,6 +25,9 @@ static bool rewrite(struct str text, char separator, struct buf *out) {
         if (err != OK || !found) break;
         size_t from = out->bytes;
         assert(reader.count > 0 && reader.row_line > 0);
+        assert(reader.row_from >= end && reader.row_end > reader.row_from);
+        assert(reader.row_end <= text.bytes);
+        end = reader.row_end;
         for (size_t i = 0; i < reader.count; i++) {
             const struct csv_cell *cell = &reader.cells[i];
             assert(!memchr(cell->text.at, '\0', cell->text.bytes));

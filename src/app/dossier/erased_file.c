@@ -19,12 +19,13 @@
 struct copying {
     const char *path;
     struct erased_file *file;
-    struct line_ids *ids;
+    const struct erased_choice *choice;
     struct run_salts_file *salts;
-    bool is_input;
     int from, to;
     struct buf bytes, out;
     uint64_t number; /* lines that were taken */
+    uint64_t offset; /* where the next line begins */
+    size_t span;     /* the first that does not end before it */
 };
 
 /* Notes a line of the ids. */
@@ -44,18 +45,51 @@ static bool is_object(struct str line) {
     return json_span_read(line, &value) && json_span_is_object(value);
 }
 
-/* Takes one line with its LF. */
-static enum err take_line(struct copying *copying, struct str line, struct error *error) {
-    enum err err = OK;
-    bool is_blank = json_span_trim(line).bytes == 0;
-    copying->number++;
-    if (!is_blank && !is_object(line))
+/* Whether a line of JSONL has one of the ids. */
+static enum err look_at_object(struct copying *copying, struct str line, bool *ret_goes,
+                               struct error *error) {
+    const struct erased_choice *choice = copying->choice;
+    *ret_goes = false;
+    if (json_span_trim(line).bytes == 0) return OK;
+    if (!is_object(line))
         return err_set(error, ERR_INVALID,
                        "%s, line %" PRIu64
-                       ": it is no JSON object; lines are erased of JSONL files "
-                       "alone, not of tables",
+                       ": it is no JSON object, so it is no line of requests, results or "
+                       "judgements",
                        copying->path, copying->number);
-    if (!is_blank && line_ids_have(copying->ids, line, copying->is_input)) {
+    *ret_goes = line_ids_have(choice->ids, line, choice->notes);
+    return OK;
+}
+
+/* Whether a line lies in one of the rows. */
+static enum err look_at_row(struct copying *copying, struct str line, bool *ret_goes,
+                            struct error *error) {
+    const struct erased_rows *rows = copying->choice->rows;
+    uint64_t from = copying->offset, end = from + line.bytes;
+    while (copying->span < rows->count && rows->spans[copying->span].end <= from) copying->span++;
+    *ret_goes = copying->span < rows->count && rows->spans[copying->span].from < end;
+    if (!*ret_goes) return OK;
+    const struct erased_span *span = &rows->spans[copying->span];
+    struct str before = {line.at, span->from > from ? span->from - from : 0};
+    struct str behind = str_skip(line, span->end < end ? span->end - from : line.bytes);
+    if (str_is(before, "\xEF\xBB\xBF")) before.bytes = 0;
+    if (before.bytes == 0 && json_span_trim(behind).bytes == 0) return OK;
+    return err_set(error, ERR_INVALID,
+                   "%s, line %" PRIu64
+                   ": it has parts of two rows, since the rows end in CR alone, so one cannot be "
+                   "erased without the other; save the table with LF or CRLF, and run it again",
+                   copying->path, copying->number);
+}
+
+/* Takes one line with its LF. */
+static enum err take_line(struct copying *copying, struct str line, struct error *error) {
+    bool goes;
+    copying->number++;
+    enum err err = copying->choice->rows ? look_at_row(copying, line, &goes, error)
+                                         : look_at_object(copying, line, &goes, error);
+    if (err != OK) return err;
+    copying->offset += line.bytes;
+    if (goes) {
         note(copying, line);
         buf_add_byte(&copying->out, '\n');
     } else {
@@ -117,16 +151,12 @@ static enum err open_both(struct copying *copying, struct error *error) {
     return err;
 }
 
-enum err erased_file_write(struct erased_file *ret_file, const char *path, struct line_ids *ids,
-                           struct run_salts_file *salts, bool is_input, struct error *error) {
+enum err erased_file_write(struct erased_file *ret_file, const char *path,
+                           const struct erased_choice *choice, struct run_salts_file *salts,
+                           struct error *error) {
     *ret_file = (struct erased_file){.lines = NULL};
-    struct copying copying = {.path = path,
-                              .file = ret_file,
-                              .ids = ids,
-                              .salts = salts,
-                              .is_input = is_input,
-                              .from = -1,
-                              .to = -1};
+    struct copying copying = {
+        .path = path, .file = ret_file, .choice = choice, .salts = salts, .from = -1, .to = -1};
     buf_init(&copying.bytes, BUF_UNLIMITED);
     buf_init(&copying.out, BUF_UNLIMITED);
     enum err err = open_both(&copying, error);

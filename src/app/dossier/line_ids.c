@@ -61,6 +61,12 @@ enum err line_ids_add_file(struct line_ids *ids, const char *path, struct error 
     return err;
 }
 
+bool line_ids_have_id(struct line_ids *ids, struct str id, bool notes) {
+    if (!map_get(&ids->found, id, NULL)) return false;
+    if (notes) (void)map_put(&ids->found, id, 1);
+    return true;
+}
+
 bool line_ids_have(struct line_ids *ids, struct str line, bool notes) {
     struct str whole;
     if (str_starts_with(line, STR("\xEF\xBB\xBF"))) line = str_skip(line, 3);
@@ -68,10 +74,7 @@ bool line_ids_have(struct line_ids *ids, struct str line, bool notes) {
     struct str value = json_span_get(whole, "custom_id");
     if (!value.at || !json_span_is_string(value)) return false;
     buf_clear(&ids->scratch);
-    struct str id = json_span_text(value, &ids->scratch);
-    if (!map_get(&ids->found, id, NULL)) return false;
-    if (notes) (void)map_put(&ids->found, id, 1);
-    return true;
+    return line_ids_have_id(ids, json_span_text(value, &ids->scratch), notes);
 }
 
 enum err line_ids_check_found(const struct line_ids *ids, const char *file, struct error *error) {

@@ -25,6 +25,8 @@ enum err line_ids_add(struct line_ids *ids, struct str id, const char *place,
                       struct error *error) MUST_CHECK;
 /* Adds those of a file, one in a line. Errors name the file and the line. */
 enum err line_ids_add_file(struct line_ids *ids, const char *path, struct error *error) MUST_CHECK;
+/* Whether an id is one of them; notes it as found if `notes`. */
+bool line_ids_have_id(struct line_ids *ids, struct str id, bool notes);
 /* Whether a line of JSONL has one of them as its custom_id; notes it as found if `notes`. */
 bool line_ids_have(struct line_ids *ids, struct str line, bool notes);
 /* ERR_NOT_FOUND if one was not found, with the place where it was asked for. */

@@ -302,18 +302,20 @@ static enum err compare(struct replaying *replaying, struct error *error) {
 
 /* Whether the two files are those of the run; the requests are the input, unless it is a table. */
 static enum err check_files(const struct replaying *replaying, struct error *error) {
-    char why[ERROR_TEXT_BYTES];
+    char why[ERROR_TEXT_BYTES], unknown[ERROR_TEXT_BYTES];
     struct run_proof *proof = replaying->proof;
     if (run_check_file(proof, "output", proof->output, NULL, why) != RUN_FILE_GOOD)
         return err_set(error, ERR_CORRUPT, "%s: %.300s", proof->output, why);
-    if (run_check_file(proof, "requests", proof->input, NULL, why) == RUN_FILE_GOOD) return OK;
+    enum run_file_state state = run_check_file(proof, "requests", proof->input, NULL, unknown);
+    if (state == RUN_FILE_GOOD) return OK;
     if (run_check_file(proof, "input", proof->input, NULL, why) == RUN_FILE_GOOD)
         return err_set(error, ERR_INVALID,
                        "%s is not the requests that ran but a table, or has more of them; make "
                        "them by `quern table %s --prompt … -o requests.jsonl` with the options of "
                        "the run, and give --input requests.jsonl",
                        proof->input, proof->input);
-    return err_set(error, ERR_CORRUPT, "%s: %.300s", proof->input, why);
+    return err_set(error, ERR_CORRUPT, "%s: %.300s", proof->input,
+                   state == RUN_FILE_UNKNOWN ? unknown : why);
 }
 
 static enum err run_again(struct replaying *replaying, struct error *error) {

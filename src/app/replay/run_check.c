@@ -73,6 +73,7 @@ static enum run_file_state check_lines(struct run_salts_file *salts, const char 
 enum run_file_state run_check_file(struct run_proof *proof, const char *what, const char *path,
                                    const volatile bool *stop, char ret_why[ERROR_TEXT_BYTES]) {
     struct file_facts facts;
+    struct error error;
     const json_t *entry = json_object_get(proof->manifest.content, what);
     if (!proof->wants_salts) return check_whole(path, entry, stop, ret_why);
     if (json_is_true(json_object_get(entry, "are_input")))
@@ -80,13 +81,18 @@ enum run_file_state run_check_file(struct run_proof *proof, const char *what, co
     struct run_salts_file *salts =
         proof->has_salts && !proof->has_others_salts ? run_salts_find(&proof->salts, what) : NULL;
     *ret_why = '\0';
-    if (!file_facts_read(path, &facts)) {
-        snprintf(ret_why, ERROR_TEXT_BYTES, "there is no such file");
+    if (file_facts_find(path, &facts, &error) != OK) {
+        snprintf(ret_why, ERROR_TEXT_BYTES, "%s", error.text);
         return RUN_FILE_MISSING;
     }
     if (!salts || !json_is_string(json_object_get(entry, "lines_sha256"))) {
         snprintf(ret_why, ERROR_TEXT_BYTES, "the manifest has no sum of it%s",
                  salts ? "" : " that can be checked without its salts");
+        return RUN_FILE_UNKNOWN;
+    }
+    if (salts->salts.count == 0 && strcmp(what, "requests") == 0) {
+        snprintf(ret_why, ERROR_TEXT_BYTES,
+                 "an erasure without --requests took the salts of the requests");
         return RUN_FILE_UNKNOWN;
     }
     return check_lines(salts, path, entry, stop, ret_why);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define BEGIN_BYTES 256
+#define ERASING_BYTES_MAX ((size_t)1 << 20)
 
 const char *run_proof_text(const json_t *object, const char *name) {
     const char *text = json_string_value(json_object_get(object, name));
@@ -91,8 +92,7 @@ static enum err read_salts(struct run_proof *proof, struct error *error) {
     if (!run_salts_path(proof->path, proof->salts_path, PATH_MAX))
         return err_set(error, ERR_INVALID, "the name of the run is too long");
     enum err err = check_is_file(proof->salts_path, error);
-    if (err == OK)
-        err = os_read_file(proof->salts_path, MANIFEST_BYTES_MAX, &text, &bytes, error);
+    if (err == OK) err = os_read_file(proof->salts_path, MANIFEST_BYTES_MAX, &text, &bytes, error);
     if (err == ERR_NOT_FOUND) return OK;
     if (err == ERR_LIMIT) err = err_set(error, ERR_CORRUPT, "%s is too large", proof->salts_path);
     if (err != OK) return err;
@@ -149,9 +149,29 @@ void run_proof_release(struct run_proof *proof) {
     proof->has_salts = false;
 }
 
+bool run_proof_erasing_path(const struct run_proof *proof, char ret_path[PATH_MAX]) {
+    char whole[PATH_MAX];
+    const char *path = realpath(proof->path, whole) ? whole : proof->path;
+    return snprintf(ret_path, PATH_MAX, "%s.erasing", path) < PATH_MAX;
+}
+
 bool run_proof_has_erasing(const struct run_proof *proof, char ret_path[PATH_MAX]) {
-    return snprintf(ret_path, PATH_MAX, RUN_PROOF_ERASING, proof->path) < PATH_MAX &&
-           access(ret_path, F_OK) == 0;
+    char *text;
+    size_t bytes;
+    json_t *whole;
+    struct error ignored;
+    struct file_facts facts;
+    if (!run_proof_erasing_path(proof, ret_path)) return false;
+    enum err err = file_facts_find(ret_path, &facts, &ignored);
+    if (err == OK) err = os_read_file(ret_path, ERASING_BYTES_MAX, &text, &bytes, &ignored);
+    if (err != OK) return err != ERR_NOT_FOUND;
+    err = json_read(&whole, (struct str){text, bytes}, &ignored);
+    free(text);
+    if (err != OK) return true; /* damaged: whoever ends it says so */
+    const char *list = json_string_value(json_object_get(whole, "list"));
+    bool has = !list || access(list, F_OK) == 0;
+    json_decref(whole);
+    return has;
 }
 
 static enum err check_one(const char *path, bool is_signed,

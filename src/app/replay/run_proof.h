@@ -16,7 +16,6 @@
 #include <limits.h>
 
 #define RUN_PROOF_KEYS_MAX 8
-#define RUN_PROOF_ERASING "%s.erasing" /* for printf, of the manifest */
 
 struct run_proof_options {
     const char *run;                                             /* output or manifest */
@@ -47,7 +46,11 @@ enum err run_proof_check_signer(const struct run_proof *proof,
                                 const struct run_proof_options *options,
                                 struct error *error) MUST_CHECK;
 
-/* Where the list of an erasure that was cut short would be. False if there is none. */
+/* Where the list of an erasure, or a note of it, would be: MANIFEST.erasing, without links. False
+ * if the name is too long. */
+bool run_proof_erasing_path(const struct run_proof *proof, char ret_path[PATH_MAX]);
+/* Whether an erasure was cut short that has been committed, with that path. A note whose list has
+ * gone is none. */
 bool run_proof_has_erasing(const struct run_proof *proof, char ret_path[PATH_MAX]);
 
 /* A text of an object's member; "" if it has none. */

@@ -121,6 +121,14 @@ static const char *base_of(const char *path) {
     return slash ? slash + 1 : path;
 }
 
+/* How the rows of a table are read, so that one person's can be found later. */
+static json_t *table_of(enum table_kind kind, char separator, const char *id_column) {
+    const char text[2] = {separator, '\0'};
+    return json_pack("{s:s,s:o,s:o}", "kind", table_kind_name(kind), "delimiter",
+                     separator ? json_string(text) : json_null(), "id",
+                     id_column ? run_record_text(id_column) : json_null());
+}
+
 /* The input, and whether it is the requests that ran; its sum is that of what ran. The sum of a
  * table counts if its rows are still those of the requests. */
 static json_t *input_of(const struct offline_proof *proof, const struct offline_made *made,
@@ -138,6 +146,12 @@ static json_t *input_of(const struct offline_proof *proof, const struct offline_
                    memcmp(now, made->requests->sha256, sizeof now) == 0;
     json_t *file = file_of(salts, "input", proof->input, made->input->path);
     if (!is_same) json_object_set_new(file, "lines_sha256", json_null());
+    if (made->input->table) {
+        const struct table_options *table = table_plan_options(made->input->table);
+        json_object_set_new(
+            file, "table",
+            table_of(table->kind, table->delimiter ? *table->delimiter : 0, table->id_column));
+    }
     return file;
 }
 
@@ -155,8 +169,11 @@ static json_t *content_of(const struct offline_proof *proof, const struct offlin
     json_object_set_new(content, "results",
                         json_pack("{s:I,s:I}", "completed", (json_int_t)made->completed, "failed",
                                   (json_int_t)made->failed));
-    json_object_set_new(content, "output",
-                        file_of(salts, "output", base_of(made->output), made->output));
+    json_t *output = file_of(salts, "output", base_of(made->output), made->output);
+    const struct table_answers_form *form = &made->input->form;
+    if (form->kind != TABLE_NONE)
+        json_object_set_new(output, "table", table_of(form->kind, form->csv.separator, NULL));
+    json_object_set_new(content, "output", output);
     if (made->rest)
         json_object_set_new(content, "rest",
                             file_of(salts, "rest", base_of(made->rest), made->rest));

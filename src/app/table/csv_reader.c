@@ -123,6 +123,7 @@ static enum scan scan_row(struct csv_reader *reader, struct str row, size_t *ret
 static enum err fill(struct csv_reader *reader, struct error *error) {
     size_t count;
     buf_consume(&reader->raw, reader->at);
+    reader->base += reader->at;
     reader->at = 0;
     if (reader->raw.bytes > CSV_ROW_BYTES_MAX)
         return err_set(error, ERR_LIMIT,
@@ -228,6 +229,8 @@ enum err csv_reader_next(struct csv_reader *reader, bool *ret_found, struct erro
             reader->count == 1 && !reader->places[0].is_quoted && reader->places[0].end == 0;
         if (err == OK && !is_empty) {
             take_cells(reader, reader->raw.at + reader->at - end);
+            reader->row_end = reader->base + reader->at;
+            reader->row_from = reader->row_end - end;
             return OK;
         }
         reader->row_line = reader->next_line;

@@ -33,12 +33,14 @@ struct csv_place {
 struct csv_reader {
     int fd; /* negative: `raw` has the whole text */
     char separator;
-    bool has_usual;     /* the caller did not choose the separator: a line `sep=;` does */
-    bool has_ended;     /* `raw` has the rest of the file */
-    struct buf raw;     /* from some row on */
-    size_t at;          /* in raw: the next row */
-    uint64_t row_line;  /* number of the line in which the latest row begins, from 1 */
-    uint64_t next_line; /* number of the line in which the next row begins */
+    bool has_usual;             /* the caller did not choose the separator: a line `sep=;` does */
+    bool has_ended;             /* `raw` has the rest of the file */
+    struct buf raw;             /* from some row on */
+    size_t at;                  /* in raw: the next row */
+    uint64_t base;              /* offset of `raw` in the file, counted from where it was begun */
+    uint64_t row_from, row_end; /* offsets of the latest row, with the end of its line */
+    uint64_t row_line;          /* number of the line in which the latest row begins, from 1 */
+    uint64_t next_line;         /* number of the line in which the next row begins */
     struct csv_cell *cells;
     struct csv_place *places;
     size_t count; /* cells of the latest row */

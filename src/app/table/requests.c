@@ -167,6 +167,10 @@ void table_plan_close(struct table_plan *plan) {
     free(plan);
 }
 
+const struct table_options *table_plan_options(const struct table_plan *plan) {
+    return &plan->options;
+}
+
 /* --- lines --- */
 
 /* One call of table_requests_write. */

@@ -35,6 +35,8 @@ struct table_plan;
 enum err table_plan_open(struct table_plan **ret_plan, const struct table_options *options,
                          struct error *error) MUST_CHECK;
 void table_plan_close(struct table_plan *plan); /* NULL is allowed */
+/* The options that it was opened with. */
+const struct table_options *table_plan_options(const struct table_plan *plan);
 /* Takes the next bytes of the lines. */
 struct table_sink {
     void *context;

@@ -36,6 +36,18 @@ enum table_kind table_kind_of(const char *name) {
     return TABLE_NONE;
 }
 
+static const char *const kind_names[] = {NULL, "csv", "tsv", "jsonl", "parquet"};
+
+const char *table_kind_name(enum table_kind kind) {
+    return kind_names[kind];
+}
+
+enum table_kind table_kind_named(const char *name) {
+    for (int kind = TABLE_CSV; kind <= TABLE_PARQUET; kind++)
+        if (strcmp(name, kind_names[kind]) == 0) return (enum table_kind)kind;
+    return TABLE_NONE;
+}
+
 char table_separator(enum table_kind kind) {
     return kind == TABLE_TSV ? '\t' : ',';
 }
@@ -215,6 +227,8 @@ static enum err next_cells(struct table_rows *rows, bool *ret_found, struct erro
     enum err err = csv_reader_next(&rows->csv, ret_found, error);
     if (err != OK || !*ret_found) return err;
     rows->line = rows->csv.row_line;
+    rows->from = rows->csv.row_from;
+    rows->end = rows->csv.row_end;
     err = check_width(rows, error);
     if (err != OK) return err;
     rows->row = json_object();
@@ -334,6 +348,8 @@ static enum err next_object(struct table_rows *rows, bool *ret_found, struct err
     if (err == OK && !*ret_found) err = parquet_read_end(&rows->parquet, error);
     if (!*ret_found) return err;
     rows->line = rows->lines.number;
+    rows->from = rows->lines.offset;
+    rows->end = rows->from + rows->lines.line.bytes;
     err = read_row(rows, error);
     if (err != OK) return err_prefix(error, "line %" PRIu64, rows->line);
     if (!json_is_object(rows->row))

@@ -26,6 +26,10 @@ enum table_kind { TABLE_NONE, TABLE_CSV, TABLE_TSV, TABLE_JSONL, TABLE_PARQUET }
 /* The kind that a name ends in, in letters of any case: .csv, .tsv, .tab, .jsonl, .ndjson,
  * .parquet; a URL may have a query. */
 enum table_kind table_kind_of(const char *name);
+/* "csv", "tsv", "jsonl" or "parquet"; NULL for no kind. */
+const char *table_kind_name(enum table_kind kind);
+/* The kind of such a name; TABLE_NONE for another. */
+enum table_kind table_kind_named(const char *name);
 /* The separator of a kind; ',' where it has none. */
 char table_separator(enum table_kind kind);
 
@@ -37,8 +41,9 @@ struct table_rows {
     struct lines lines;
     char **columns;
     size_t column_count;
-    uint64_t number; /* number of the latest row, from 1 */
-    uint64_t line;   /* in which it begins */
+    uint64_t number;    /* number of the latest row, from 1 */
+    uint64_t line;      /* in which it begins */
+    uint64_t from, end; /* its bytes in the file; not of a Parquet file */
     json_t *row; /* for a template: columns without a value are "" in a CSV, and None in JSONL */
     struct buf mended; /* a line whose large numbers are texts */
     struct buf json;   /* the row as a JSON object, with null for a column without a value */
