@@ -365,3 +365,43 @@ def test_tables_that_have_no_lines_of_their_own_are_refused_by_name(home, tmp_pa
     words = erase(home, tmp_path, ["old.out.csv"], "--custom-id", "p-01", status=3)
     assert "old.csv, line 1: it has parts of two rows" in words and "LF or CRLF" in words
     assert not list(tmp_path.glob("*.erasing")) and verify(home, tmp_path, "old.out.csv")
+
+
+def test_a_decision_log_of_a_row(home, copy):
+    """Of a table and a table of results, by the requests, after an erasure, and by row numbers."""
+    def log(*words, status=0):
+        done = support.quern("log", *words, "--format", "json", env=home.variables, cwd=copy)
+        assert done.returncode == status, done.stderr
+        said = json.loads(done.stdout) if done.stdout else None
+        return said and {section["heading"]: {entry["label"]: entry["text"]
+                                              for entry in section["entries"]}
+                         for section in said["sections"]}, said, done.stderr
+
+    for _ in range(2):
+        told, said, _ = log("scored.csv", "--custom-id", OTHER)
+        id_, name, notes = rows_of()[23]
+        assert said["is_proven"] and said["custom_id"] == OTHER
+        assert said["request"]["row"] == {"id": id_, "name": name, "notes": notes}
+        asked = told["What was asked"]
+        assert (asked["Column name"], asked["Column notes"]) == (name, notes)
+        assert "template of the run" in asked["The words of the question"]
+        assert told["What was answered"] == {
+            "Answer": f"Rate {name}: {notes}", "Why the answer ended": "the model ended its answer"}
+        assert "Table of the rows" in told["Whether this is what the run made"]
+        erase(home, copy, ["scored.csv", "mails.csv"], "--custom-id",
+              WHO if b"p-07" in (copy / "people.csv").read_bytes() else "p-02")
+    _, _, words = log("scored.csv", "--custom-id", WHO, status=4)
+    assert "lines of this run were erased" in words
+    _, _, words = log("mails.csv", "--custom-id", OTHER, status=4)
+    assert "mails.csv" in words
+    write_people(copy / "n.csv", rows_of(4))
+    score(home, copy, "n.csv", "n.out.csv", id_=None)
+    assert log("n.out.csv", "--custom-id", "3")[1]["request"]["row"]["id"] == "p-02"
+    done = support.quern("table", "n.csv", "--prompt", "p.jinja", "-o", "n.jsonl", cwd=copy)
+    assert done.returncode == 0, done.stderr
+    told, said, _ = log("n.out.csv", "--custom-id", "3", "--input", "n.jsonl")
+    assert said["is_proven"] and "Rate Nameless 2" in told["What was asked"]["Question (user)"]
+    assert said["result"]["id"] == "p-02"
+    content = (copy / "n.out.csv").read_bytes()
+    (copy / "n.out.csv").write_bytes(content.replace(b"Rate Nameless 0", b"Rate Nameless 9", 1))
+    assert not log("n.out.csv", "--custom-id", "3", status=10)[1]["is_proven"]

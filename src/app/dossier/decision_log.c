@@ -2,7 +2,7 @@
 #include "dossier/decision_log.h"
 
 #include "batch/jsonl_file.h"
-#include "dossier/line_ids.h"
+#include "dossier/erased_rows.h"
 #include "dossier/log_parts.h"
 #include "replay/run_check.h"
 
@@ -18,6 +18,9 @@ struct logging {
     struct line_ids ids;
     json_t *request, *result, *judgements;
     struct buf result_text;
+    struct row_numbers gone, number; /* rows that were erased; the one that is told */
+    bool is_row;                     /* the request is a row of the table */
+    bool has_result_row;             /* the result is a row of a table */
     bool is_proven;
 };
 
@@ -56,18 +59,88 @@ static enum err say_missing(const struct logging *logging, const char *path, str
                    logging->options->custom_id, path,
                    json_array_size(erasures) > 0
                        ? "; lines of this run were erased, and nobody knows their ids any more"
-                       : "; of a run over a table `quern table` makes the requests, for --input");
+                       : "");
+}
+
+/* --- rows of tables --- */
+
+/* The row that has the id, or the number that is known already; NULL: none. */
+static enum err take_row(struct logging *logging, const char *path, const struct run_table *table,
+                         bool by_number, json_t **ret_row, struct error *error) {
+    struct erased_rows rows;
+    const struct erased_rows_wish wish = {.table = table,
+                                          .ids = &logging->ids,
+                                          .numbers = by_number ? &logging->number : NULL,
+                                          .gone = &logging->gone,
+                                          .stop = logging->options->stop};
+    enum err err = erased_rows_find(&rows, path, &wish, error);
+    *ret_row = NULL;
+    if (err != OK) return err;
+    if (rows.count > 0) err = json_read(ret_row, buf_str(&rows.first), error);
+    if (err == OK && rows.count > 0 && !by_number) {
+        logging->number = rows.numbers;
+        logging->number.count = 1;
+        rows.numbers = (struct row_numbers){.list = NULL};
+    }
+    erased_rows_release(&rows);
+    return err;
+}
+
+/* The request: a line of a file of requests, or the row that it was made of. */
+static enum err take_request(struct logging *logging, const struct run_table *input,
+                             const struct run_table *output, struct error *error) {
+    char why[ERROR_TEXT_BYTES];
+    const struct run_table requests = {.kind = TABLE_JSONL, .id = "custom_id"};
+    struct run_proof *proof = logging->proof;
+    json_t *row = NULL;
+    logging->is_row =
+        input->kind != TABLE_NONE &&
+        run_check_file(proof, "input", proof->input, logging->options->stop, why) == RUN_FILE_GOOD;
+    if (logging->is_row) {
+        enum err err = take_row(logging, proof->input, input, false, &row, error);
+        if (err == OK && row)
+            logging->request =
+                json_pack("{s:s,s:o}", "custom_id", logging->options->custom_id, "row", row);
+        return err;
+    }
+    enum err err = take_one(logging, proof->input, &logging->request, NULL, error);
+    if (err != OK || !logging->request || output->kind == TABLE_NONE) return err;
+    err = take_row(logging, proof->input, &requests, false, &row, error);
+    json_decref(row);
+    return err;
+}
+
+static enum err take_result(struct logging *logging, const struct run_table *output,
+                            struct error *error) {
+    const char *path = logging->proof->output;
+    logging->has_result_row = output->kind != TABLE_NONE;
+    if (logging->has_result_row)
+        return take_row(logging, path, output, true, &logging->result, error);
+    return take_one(logging, path, &logging->result, &logging->result_text, error);
+}
+
+/* How the files of the run are read, and which rows have gone. */
+static enum err read_tables(struct logging *logging, struct run_table *ret_input,
+                            struct run_table *ret_output, struct error *error) {
+    const struct run_proof *proof = logging->proof;
+    const json_t *content = proof->manifest.content;
+    enum err err = run_table_read(ret_input, json_object_get(content, "input"), error);
+    if (err == OK) err = run_table_read(ret_output, json_object_get(content, "output"), error);
+    if (err == OK && proof->has_salts)
+        err = row_numbers_read(&logging->gone, proof->salts.erasures, error);
+    return err == OK ? OK : err_prefix(error, "%s", proof->path);
 }
 
 static enum err take_all(struct logging *logging, struct error *error) {
+    struct run_table input, output;
     const struct run_proof *proof = logging->proof;
     const char *judgements = logging->options->judgements;
     enum err err =
         line_ids_add(&logging->ids, str_from(logging->options->custom_id), "--custom-id", error);
-    if (err == OK) err = take_one(logging, proof->input, &logging->request, NULL, error);
+    if (err == OK) err = read_tables(logging, &input, &output, error);
+    if (err == OK) err = take_request(logging, &input, &output, error);
     if (err == OK && !logging->request) return say_missing(logging, proof->input, error);
-    if (err == OK && *proof->output)
-        err = take_one(logging, proof->output, &logging->result, &logging->result_text, error);
+    if (err == OK && *proof->output) err = take_result(logging, &output, error);
     if (err == OK && !logging->result && *proof->errors)
         err = take_one(logging, proof->errors, &logging->result, &logging->result_text, error);
     if (err == OK && !logging->result) return say_missing(logging, proof->output, error);
@@ -109,7 +182,10 @@ static json_t *proof_section(struct logging *logging) {
     const char *fault = logging->options->signer_fault;
     json_t *section = log_section("Whether this is what the run made");
     logging->is_proven = !*fault;
-    add_file(logging, section, "File of the requests", "requests", proof->input);
+    if (logging->is_row)
+        add_file(logging, section, "Table of the rows", "input", proof->input);
+    else
+        add_file(logging, section, "File of the requests", "requests", proof->input);
     if (*proof->output) add_file(logging, section, "File of the results", "output", proof->output);
     if (*proof->errors)
         add_file(logging, section, "File of failed requests", "errors", proof->errors);
@@ -131,10 +207,14 @@ static json_t *log_of(struct logging *logging) {
     const json_t *content = logging->proof->manifest.content;
     json_t *computed_by = json_object_get(content, "computed_by");
     json_t *sections = json_array();
-    json_array_append_new(sections, log_asked(logging->request));
+    json_array_append_new(sections, logging->is_row ? log_row(logging->request)
+                                                    : log_asked(logging->request));
     json_array_append_new(sections, log_computed(logging->request, logging->result, computed_by,
                                                  json_object_get(content, "created_at")));
-    json_array_append_new(sections, log_answered(buf_str(&logging->result_text), logging->result));
+    json_array_append_new(sections,
+                          logging->has_result_row
+                              ? log_answer_row(logging->request, logging->result)
+                              : log_answered(buf_str(&logging->result_text), logging->result));
     json_array_append_new(sections, log_judged(logging->judgements));
     json_array_append_new(sections, proof_section(logging));
     return json_pack("{s:s,s:O,s:b,s:o,s:O,s:O,s:O,s:O*}", "object", "quern.decision_log",
@@ -154,6 +234,8 @@ enum err decision_log_make(struct run_proof *proof, const struct decision_log_op
     json_decref(logging.request);
     json_decref(logging.result);
     json_decref(logging.judgements);
+    row_numbers_release(&logging.gone);
+    row_numbers_release(&logging.number);
     line_ids_release(&logging.ids);
     buf_release(&logging.result_text);
     return err;

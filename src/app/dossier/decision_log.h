@@ -9,6 +9,9 @@
  *    "sections": [{"heading", "entries": [{"label", "text"}]}],     for a person
  *    "request", "result", "judgements": [], "computed_by": []}      as the files have them
  *
+ * Of a run over a table the request is {"custom_id", "row"}, unless the input that is given are its
+ * requests; the result of a table of results is its row.
+ *
  * Judgements are lines of JSONL with the custom_id, as the curation page exports them or as `quern
  * label-studio pull -o` writes them.
  *

@@ -128,6 +128,7 @@ static void take_row(struct finding *is) {
     if (!is_wanted(is)) return;
     found->spans = vec_grow(found->spans, found->count, &found->capacity, sizeof *found->spans);
     found->spans[found->count++] = (struct erased_span){is->rows.from, is->rows.end};
+    if (found->count == 1) buf_add_str(&found->first, buf_str(&is->rows.json));
     add_number(&found->numbers, is->number);
 }
 
@@ -146,6 +147,7 @@ enum err erased_rows_find(struct erased_rows *ret_rows, const char *path,
                           const struct erased_rows_wish *wish, struct error *error) {
     struct finding is = {.wish = wish, .found = ret_rows};
     *ret_rows = (struct erased_rows){.spans = NULL};
+    buf_init(&ret_rows->first, BUF_UNLIMITED);
     enum err err =
         table_rows_open(&is.rows, path, wish->table->kind, wish->table->separator, error);
     if (err != OK) return err_prefix(error, "%s", path);
@@ -161,5 +163,6 @@ enum err erased_rows_find(struct erased_rows *ret_rows, const char *path,
 void erased_rows_release(struct erased_rows *rows) {
     free(rows->spans);
     row_numbers_release(&rows->numbers);
+    buf_release(&rows->first);
     *rows = (struct erased_rows){.spans = NULL};
 }

@@ -8,7 +8,7 @@
  * of a column, or the number.
  *
  * Thread: one.
- * Memory: the numbers, and 16 bytes for each row that is found. */
+ * Memory: the numbers, 16 bytes for each row that is found, and the text of the first. */
 
 #include "dossier/line_ids.h"
 #include "table/rows.h"
@@ -48,6 +48,7 @@ struct erased_rows {
     size_t count, capacity;
     uint64_t rows;              /* that the file has now */
     struct row_numbers numbers; /* those of the rows that were found */
+    struct buf first;           /* the first of them, as a JSON object */
 };
 
 /* What is looked for: the rows of `ids`, which are noted as found, or those of `numbers`. */

@@ -99,6 +99,23 @@ json_t *log_asked(const json_t *request) {
     return section;
 }
 
+static void add_column(json_t *section, const char *kind, const char *name, const json_t *value) {
+    char label[LABEL_BYTES];
+    snprintf(label, sizeof label, "%s %.200s", kind, name);
+    log_add_json(section, label, value);
+}
+
+json_t *log_row(const json_t *request) {
+    json_t *section = log_section("What was asked"), *value;
+    const char *name;
+    json_object_foreach(json_object_get(request, "row"), name, value)
+        add_column(section, "Column", name, value);
+    log_add(section, "The words of the question",
+            "were made of this row by the template of the run, which is in none of its files; "
+            "`quern table` with the options of the run makes them again, for --input");
+    return section;
+}
+
 /* --- what computed --- */
 
 static bool has_name(const json_t *model, const char *name) {
@@ -111,8 +128,10 @@ static bool has_name(const json_t *model, const char *name) {
     return false;
 }
 
+/* A request that names no model was for the only one. */
 static const json_t *find_model(const json_t *record, const char *name) {
     const json_t *model, *models = json_object_get(record, "models");
+    if (!name) return json_array_size(models) == 1 ? json_array_get(models, 0) : NULL;
     const char *alias =
         json_string_value(json_object_get(json_object_get(record, "aliases"), name));
     size_t i;
@@ -179,11 +198,16 @@ json_t *log_computed(const json_t *request, const json_t *result, const json_t *
     char day[LOG_DAY_BYTES];
     json_t *section = log_section("What answered");
     const json_t *body = json_object_get(request, "body"), *record;
-    const char *name = json_string_value(json_object_get(body, "model"));
+    const json_t *answer = json_object_get(json_object_get(result, "response"), "body");
+    const char *asked = json_string_value(json_object_get(body, "model")),
+               *told = json_string_value(json_object_get(answer, "model")),
+               *name = asked ? asked : told;
     size_t i, found = 0;
-    log_add(section, "Model", name);
+    if (name) log_add(section, "Model", name);
     json_array_foreach(computed_by, i, record) {
-        const json_t *model = find_model(record, name ? name : "");
+        const json_t *model = find_model(record, name);
+        if (model && !name)
+            log_add_json(section, "Model", json_array_get(json_object_get(model, "names"), 0));
         if (model && i > 0) log_add(section, "The run went on later", "with what follows");
         if (model) add_model(section, model);
         if (model) add_program(section, record);
@@ -197,10 +221,8 @@ json_t *log_computed(const json_t *request, const json_t *result, const json_t *
         log_add(section, "Files of the model",
                 "the manifest names none: another server answered, "
                 "or a test without a model");
-    add_sampling(section, body);
-    log_day(
-        json_object_get(json_object_get(json_object_get(result, "response"), "body"), "created"),
-        day);
+    if (body) add_sampling(section, body);
+    log_day(json_object_get(answer, "created"), day);
     log_add(section, "Answered at", day);
     log_day(created_at, day);
     log_add(section, "The run ended at", day);
@@ -275,6 +297,30 @@ json_t *log_answered(struct str result_text, const json_t *result) {
     log_add_json(section, "Probabilities of the words", json_object_get(choice, "logprobs"));
     if (!choice) log_add_json(section, "The whole of it, as the program gave it", body);
     add_tokens(section, json_object_get(body, "usage"));
+    return section;
+}
+
+json_t *log_answer_row(const json_t *request, json_t *row) {
+    json_t *section = log_section("What was answered"), *value;
+    const json_t *asked = json_object_get(request, "row");
+    const char *name;
+    json_object_foreach(row, name, value) {
+        const char *text = json_string_value(value);
+        if (json_object_get(asked, name) || strcmp(name, "custom_id") == 0 || (text && !*text))
+            continue;
+        if (strcmp(name, "answer") == 0) {
+            log_add_json(section, "Answer", value);
+        } else if (strcmp(name, "error") == 0) {
+            log_add_json(section, "There is no answer, or one that does not fit, because", value);
+        } else if (strcmp(name, "finish_reason") == 0 && text) {
+            char quoted[64];
+            snprintf(quoted, sizeof quoted, "\"%.60s\"", text);
+            const char *end = end_of(str_from(quoted));
+            log_add(section, "Why the answer ended", end ? end : text);
+        } else {
+            add_column(section, "Field", name, value);
+        }
+    }
     return section;
 }
 
