@@ -98,45 +98,51 @@ bool line_salts_get(struct line_salts *salts, uint64_t line, unsigned char ret_s
     return true;
 }
 
-/* Makes room for `count` nodes in the place of one. */
-static void replace(struct line_salts *salts, size_t at, const struct line_salt_node *nodes,
-                    size_t count) {
-    struct line_salt_node *grown =
-        mem_new(salts->count + count + 1, sizeof *grown); /* a wiped list cannot be resized */
-    memcpy(grown, salts->nodes, at * sizeof *grown);
-    if (count) memcpy(grown + at, nodes, count * sizeof *grown);
-    memcpy(grown + at + count, salts->nodes + at + 1, (salts->count - at - 1) * sizeof *grown);
-    sodium_memzero(salts->nodes, salts->count * sizeof *salts->nodes);
-    free(salts->nodes);
-    salts->nodes = grown;
-    salts->capacity = salts->count + count + 1;
-    salts->count += count - 1;
+/* Lines on their way out, in one pass over the nodes. */
+struct cutting {
+    const uint64_t *lines, *end; /* the next line, and behind the last */
+    struct line_salt_node *made; /* NULL: they are counted alone */
+    size_t count;
+};
+
+static void keep(struct cutting *is, const struct line_salt_node *node) {
+    if (is->made) is->made[is->count] = *node;
+    is->count++;
 }
 
-void line_salts_remove(struct line_salts *salts, uint64_t line) {
-    struct line_salt_node left[LINE_SALTS_LEVELS], right[LINE_SALTS_LEVELS];
-    unsigned char seed[SHA256_BYTES], next[SHA256_BYTES];
-    size_t lefts = 0, rights = 0, at = find_node(salts, line);
-    if (line >> LINE_SALTS_LEVELS || !is_above(salts, at, line)) return;
-    memcpy(seed, salts->nodes[at].seed, sizeof seed);
-    for (uint32_t level = salts->nodes[at].level + 1; level <= LINE_SALTS_LEVELS; level++) {
-        unsigned char side = side_of(line, level);
-        struct line_salt_node *other = side ? &left[lefts++] : &right[rights++];
-        other->level = level;
-        other->index = (line >> (LINE_SALTS_LEVELS - level)) ^ 1;
-        child(seed, !side, other->seed);
-        child(seed, side, next);
-        memcpy(seed, next, sizeof seed);
+/* Keeps what is left of a node: itself, nothing, or what is left of its two children. */
+static void cut(struct cutting *is, const struct line_salt_node *node) {
+    struct line_salt_node below = {.level = node->level + 1};
+    while (is->lines < is->end && *is->lines < begin_of(node)) is->lines++;
+    if (is->lines == is->end || *is->lines >= end_of(node)) {
+        keep(is, node);
+        return;
     }
-    /* Those on the right are met from the outermost on. */
-    for (size_t i = 0; i < rights; i++) left[lefts + i] = right[rights - 1 - i];
-    replace(salts, at, left, lefts + rights);
-    salts->way_node = NO_WAY;
-    sodium_memzero(salts->way, sizeof salts->way);
-    sodium_memzero(left, sizeof left);
-    sodium_memzero(right, sizeof right);
-    sodium_memzero(seed, sizeof seed);
-    sodium_memzero(next, sizeof next);
+    if (node->level == LINE_SALTS_LEVELS) return;
+    for (unsigned char side = 0; side < 2; side++) {
+        below.index = node->index * 2 + side;
+        if (is->made) child(node->seed, side, below.seed);
+        cut(is, &below);
+    }
+    sodium_memzero(&below, sizeof below);
+}
+
+static size_t cut_all(const struct line_salts *salts, const uint64_t *lines, size_t count,
+                      struct line_salt_node *made) {
+    struct cutting is = {.lines = lines, .end = lines + count, .made = made};
+    for (size_t i = 0; i < salts->count; i++) cut(&is, &salts->nodes[i]);
+    return is.count;
+}
+
+void line_salts_remove(struct line_salts *salts, const uint64_t *lines, size_t count) {
+    if (count == 0) return;
+    size_t left = cut_all(salts, lines, count, NULL);
+    struct line_salt_node *made = mem_new(left + 1, sizeof *made);
+    (void)cut_all(salts, lines, count, made);
+    line_salts_release(salts);
+    salts->nodes = made;
+    salts->count = left;
+    salts->capacity = left + 1;
 }
 
 /* --- JSON --- */

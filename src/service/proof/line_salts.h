@@ -45,8 +45,8 @@ void line_salts_release(struct line_salts *salts);
 /* The salt of a line, counted from 0. False if it was taken out, or lies behind the last line that
  * a file can have. */
 bool line_salts_get(struct line_salts *salts, uint64_t line, unsigned char ret_salt[SHA256_BYTES]);
-/* Takes a line's salt out; one that is not there is no error. */
-void line_salts_remove(struct line_salts *salts, uint64_t line);
+/* Takes the salts of lines out, which are in ascending order; one that is not there is no error. */
+void line_salts_remove(struct line_salts *salts, const uint64_t *lines, size_t count);
 
 /* The JSON; the caller owns it. */
 json_t *line_salts_json(const struct line_salts *salts);

@@ -62,7 +62,10 @@ static void note_lines(struct run_salts_file *file, const struct line_erased *li
 }
 
 void run_salts_erase(struct run_salts_file *file, const struct line_erased *lines, size_t count) {
-    for (size_t i = 0; i < count; i++) line_salts_remove(&file->salts, lines[i].line - 1);
+    uint64_t *numbers = mem_new(count + 1, sizeof *numbers);
+    for (size_t i = 0; i < count; i++) numbers[i] = lines[i].line - 1;
+    line_salts_remove(&file->salts, numbers, count);
+    free(numbers);
     note_lines(file, lines, count);
 }
 

@@ -66,7 +66,7 @@ static void a_salt_that_was_taken_out_is_gone_and_all_others_stay(void **state) 
     for (size_t i = 0; i < 120; i++) {
         uint64_t line = i < sizeof first / sizeof *first ? first[i] : (uint64_t)rand() % LINES;
         assert_true(line_salts_get(&whole, line, salt));
-        line_salts_remove(&salts, line);
+        line_salts_remove(&salts, &line, 1);
         if (line < LINES) is_out[line] = true;
         assert_false(line_salts_get(&salts, line, salt));
         assert_gone(&whole, &salts, line);
@@ -75,10 +75,40 @@ static void a_salt_that_was_taken_out_is_gone_and_all_others_stay(void **state) 
             if (!is_out[k]) assert_memory_equal(salt, all[k], sizeof salt);
         }
     }
-    for (uint64_t k = 0; k < LINES; k++) line_salts_remove(&salts, k);
+    for (uint64_t k = 0; k < LINES; k++) line_salts_remove(&salts, &k, 1);
     for (uint64_t k = 0; k < LINES; k++) assert_false(line_salts_get(&salts, k, salt));
     line_salts_release(&salts);
     line_salts_release(&whole);
+}
+
+static void many_lines_at_once_leave_what_single_ones_leave(void **state) {
+    (void)state;
+    struct line_salts single, many;
+    struct error error;
+    uint64_t lines[LINES + 2];
+    srand(7);
+    for (int round = 0; round < 60; round++) {
+        size_t count = 0;
+        line_salts_make(&single);
+        json_t *json = line_salts_json(&single);
+        assert_int_equal(line_salts_read(&many, json, &error), OK);
+        json_decref(json);
+        for (int again = 0; again < 2; again++) {
+            count = 0;
+            for (uint64_t line = 0; line < LINES; line++)
+                if (rand() % (round + 1) == 0) lines[count++] = line;
+            if (round % 2) lines[count++] = LAST;
+            lines[count] = LAST + 1; /* no line of a file */
+            line_salts_remove(&many, lines, count + 1);
+            for (size_t i = count; i-- > 0;) line_salts_remove(&single, &lines[i], 1);
+        }
+        json_t *one = line_salts_json(&single), *other = line_salts_json(&many);
+        assert_true(json_equal(one, other));
+        json_decref(one);
+        json_decref(other);
+        line_salts_release(&single);
+        line_salts_release(&many);
+    }
 }
 
 static void the_json_reads_back_and_each_other_spelling_is_refused(void **state) {
@@ -87,7 +117,7 @@ static void the_json_reads_back_and_each_other_spelling_is_refused(void **state)
     struct error error;
     unsigned char one[SHA256_BYTES], other[SHA256_BYTES];
     line_salts_make(&salts);
-    line_salts_remove(&salts, 5);
+    line_salts_remove(&salts, &(uint64_t){5}, 1);
     json_t *json = line_salts_json(&salts);
     assert_int_equal(line_salts_read(&again, json, &error), OK);
     assert_int_equal(again.count, LINE_SALTS_LEVELS);
@@ -123,6 +153,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_salt_is_the_same_in_any_order_and_differs_between_lines),
         cmocka_unit_test(a_salt_that_was_taken_out_is_gone_and_all_others_stay),
+        cmocka_unit_test(many_lines_at_once_leave_what_single_ones_leave),
         cmocka_unit_test(the_json_reads_back_and_each_other_spelling_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
