@@ -285,12 +285,15 @@ def test_a_decision_log_says_what_was_asked_answered_and_judged(home, copy):
 def test_a_log_is_safe_to_print_and_to_open(home, tmp_path):
     line = life.echo_lines(1)[0]
     line["body"]["messages"][-1]["content"] = "<script>x</script>\x1b[2J & \"ä\"\nline two"
+    line["body"] |= {"max_tokens": 99, "temperature": 0.5}
     (tmp_path / "in.jsonl").write_bytes(support.jsonl([line]))
     home.run(tmp_path, "--model", "smollm2=echo")
     arguments = ("--custom-id", line["custom_id"])
     text = log(home, tmp_path, *arguments)
     page = log(home, tmp_path, *arguments, "--format", "html")
     assert "\x1b" not in text and "\\x1b" in text and "\n  line two\n" in text
+    assert "How strong chance was (temperature):\n  0.5\n" in text
+    assert "pieces of words (max_tokens):\n  99\n" in text
     assert "<script>" not in page and "&lt;script&gt;" in page and "ä" in page
 
 

@@ -158,9 +158,16 @@ static void add_model(json_t *section, const json_t *model) {
 }
 
 static void add_sampling(json_t *section, const json_t *body) {
-    static const char *const names[] = {
-        "temperature", "top_p", "top_k",      "min_p",
-        "seed",        "n",     "max_tokens", "max_completion_tokens"};
+    static const char *const names[][2] = {
+        {"temperature", "How strong chance was (temperature)"},
+        {"top_p", "Words were drawn from this share of all probability (top_p)"},
+        {"top_k", "Words were drawn from this many of the most probable ones (top_k)"},
+        {"min_p", "Least probability of a word, as share of the most probable one's (min_p)"},
+        {"seed", "Seed of the chance (seed)"},
+        {"n", "Answers that were asked for (n)"},
+        {"max_tokens", "Largest length of the answer in tokens, pieces of words (max_tokens)"},
+        {"max_completion_tokens",
+         "Largest length of the answer in tokens, pieces of words (max_completion_tokens)"}};
     const json_t *temperature = json_object_get(body, "temperature");
     bool is_greedy = json_is_number(temperature) && json_number_value(temperature) == 0;
     log_add(section, "How the words were chosen",
@@ -169,7 +176,7 @@ static void add_sampling(json_t *section, const json_t *body) {
                 ? "by chance within the limits below, from a given seed, so that it can be repeated"
                 : "by chance within the limits below, without a given seed");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        log_add_json(section, names[i], json_object_get(body, names[i]));
+        log_add_json(section, names[i][1], json_object_get(body, names[i][0]));
 }
 
 static void add_program(json_t *section, const json_t *record) {
