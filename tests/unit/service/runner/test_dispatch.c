@@ -220,7 +220,9 @@ static void a_batch_of_priority_minus_one_behind_zeros_starts_first(void **state
     create_lines(&p, "minus", 8, -1, "", minus);
     recorder_answer(&r, 8);
     wait_count(&r, 16);
-    for (size_t i = 8; i < 16; i++) {
+    /* The dispatch thread may have had a line in its hand before the batch came. */
+    const bool has_one = strcmp(r.jobs[8].mark, "minus") != 0;
+    for (size_t i = 8 + has_one; i < 16; i++) {
         assert_string_equal(r.jobs[i].mark, "minus");
         assert_int_equal(r.jobs[i].priority, -1);
         assert_int_equal(r.jobs[i].tier, TIER_BATCH);
@@ -241,13 +243,20 @@ static void the_service_tier_of_a_batch_comes_before_its_priority(void **state) 
     open_with(&p, &r, 1, (struct runner_options){0});
     create_lines(&p, "first", 1, -100, "", ids[4]);
     wait_count(&r, 1);
-    for (int i = 0; i < 4; i++) create_lines(&p, tiers[i], 1, i, tiers[i], ids[i]);
-    for (size_t i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) create_lines(&p, tiers[i], 2, i, tiers[i], ids[i]);
+    int before = 3;
+    for (size_t i = 1; i <= 8; i++) {
+        int rank = 0;
         recorder_answer(&r, 1);
-        wait_count(&r, 2 + i);
-        assert_string_equal(r.jobs[1 + i].mark, tiers[3 - i]);
-        assert_int_equal(r.jobs[1 + i].tier, expected[3 - i]);
+        wait_count(&r, 1 + i);
+        while (rank < 3 && strcmp(tiers[rank], r.jobs[i].mark) != 0) rank++;
+        assert_string_equal(r.jobs[i].mark, tiers[rank]);
+        assert_int_equal(r.jobs[i].tier, expected[rank]);
+        if (i == 1) continue; /* may have been in the dispatch thread's hand since before */
+        assert_true(rank <= before);
+        before = rank;
     }
+    assert_string_equal(r.jobs[2].mark, "priority");
     for (int i = 0; i < 5; i++) end(&p, &r, ids[i]);
     close_with(&p);
 }

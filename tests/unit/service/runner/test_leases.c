@@ -16,6 +16,7 @@
 #define NODES 4
 #define JOBS_MAX 8192
 #define GROUPS_MAX 256
+#define BATCHES_MAX 8
 
 /* A worker that takes so many jobs at a time, and answers the oldest when it is told to. */
 struct node {
@@ -33,6 +34,11 @@ struct fleet {
     struct node nodes[NODES];
     size_t node_count;
     unsigned groups; /* in all batches */
+    struct {
+        const char *model;
+        size_t lines;
+    } batches[BATCHES_MAX];
+    size_t batch_count;
 };
 
 static bool node_submit(struct worker *worker, const struct worker_job *job) {
@@ -139,12 +145,46 @@ static void fleet_submit(struct fleet *fleet, const char *model, const unsigned 
                            "[{\"role\":\"user\",\"content\":\"g%u %s %u\"}]}}\n",
                            i, line, model, fleet->groups + i, beginning, line);
     fleet->groups += groups;
-    assert_true(fleet->groups <= GROUPS_MAX);
+    assert_true(fleet->groups <= GROUPS_MAX && fleet->batch_count < BATCHES_MAX);
+    fleet->batches[fleet->batch_count].model = model;
+    for (unsigned i = 0; i < groups; i++) fleet->batches[fleet->batch_count].lines += sizes[i];
+    fleet->batch_count++;
     pipeline_upload(&fleet->p, buf_str(&text), "batch", file_id);
     buf_release(&text);
     pipeline_create(&fleet->p, file_id, 0, ret_id);
     struct store_batch batch = pipeline_wait(&fleet->p, ret_id, is_running);
     store_batch_release(&batch);
+}
+
+static size_t given_to(struct node *node, bool *ret_is_full) {
+    pthread_mutex_lock(&node->lock);
+    size_t given = node->count;
+    *ret_is_full = given - node->answered >= node->in_flight_max;
+    pthread_mutex_unlock(&node->lock);
+    return given;
+}
+
+/* Whether each node has all that it takes, or its model has no more lines. */
+static bool is_fed(struct fleet *fleet) {
+    for (size_t i = 0; i < fleet->node_count; i++) {
+        const char *model = fleet->nodes[i].model;
+        size_t given = 0, lines = 0;
+        bool is_full = false, is_other_full;
+        for (size_t k = 0; k < fleet->batch_count; k++)
+            if (strcmp(fleet->batches[k].model, model) == 0) lines += fleet->batches[k].lines;
+        for (size_t k = 0; k < fleet->node_count; k++)
+            if (strcmp(fleet->nodes[k].model, model) == 0)
+                given += given_to(&fleet->nodes[k], k == i ? &is_full : &is_other_full);
+        if (!is_full && given < lines) return false;
+    }
+    return true;
+}
+
+/* Nodes that answer faster than the runner gives, as on a busy machine, would take each other's
+ * lines for want of their own. */
+static void wait_fed(struct fleet *fleet) {
+    const int64_t until_ns = test_real_ns() + INT64_C(200000000);
+    while (!is_fed(fleet) && test_real_ns() < until_ns) usleep(200);
 }
 
 /* Node i answers rates[i] lines at a time until the batch has ended. Returns the lines done. */
@@ -153,6 +193,7 @@ static uint64_t fleet_run(struct fleet *fleet, const size_t *rates, const char *
     struct store_batch batch;
     int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
     for (;;) {
+        wait_fed(fleet);
         for (size_t i = 0; i < fleet->node_count; i++) node_answer(&fleet->nodes[i], rates[i]);
         must(runner_batch_get(fleet->p.runner, str_from(id), &batch, &error));
         uint64_t completed = batch.completed;
