@@ -8,6 +8,8 @@
 /* A more exact form may be so much slower. In INT8 a trained model is off by a mean KL of 0.01
  * (docs/measurements/gpu-exactness.md), which a tenth more answers is not worth. */
 #define WORTH 1.25
+/* Sequences that are to run at once where nobody says how many: fewer than 32 leave a GPU idle. */
+#define SEQUENCES 64u
 /* With more rows, blocks are unpacked before a product: written once in bf16, and read. */
 #define UNPACKED_ROWS 32u
 
@@ -41,7 +43,7 @@ struct gpu_choice gpu_choose(const struct card_fit_options *options, bool has_bl
     struct card_fit_options each = *options;
     struct gpu_choice choice = {
         .form = GPU_BF16,
-        .wanted = asked > 0 ? asked : GPU_AWAY_SEQUENCES,
+        .wanted = asked > 0 ? asked : SEQUENCES,
         .tokens = min_u32(GPU_AWAY_TOKENS, context > 0 ? context : options->config->context_max)};
     double best = 0;
     uint64_t bf16_bytes = 0;

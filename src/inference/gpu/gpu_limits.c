@@ -11,6 +11,10 @@
 #define SEQUENCES_LEAST 32u
 #define SEQUENCES_UNIT 16u
 
+/* What the fewest layers away must have of the best rate: the last tenth would cost a third more
+ * time per step. */
+#define AWAY_SHARE 0.9
+
 /* Places for states that running sequences leave: the beginnings of prompts that others share are
  * stored there. A branching tree of prompts has few on one path, but many sequences have several
  * such trees. More than STORED_MOST are of no use. */
@@ -80,9 +84,22 @@ struct gpu_sampling_options gpu_limits_sampling(const struct gpu_program *progra
                                          .context_max = limits->context_max};
 }
 
+bool gpu_limits_have_host(const struct gpu_limits_options *options,
+                          const struct gpu_limits *limits) {
+    return options->host_bytes == 0 ||
+           gpu_ledger_away_bytes(options->program, limits) <= options->host_bytes;
+}
+
+static bool can_leave(const struct gpu_limits_options *options) {
+    const struct gpu_limits least = {.experts_away = AWAY_LEAST};
+    return options->leaves_experts && away_layers(options->program) >= AWAY_LEAST &&
+           gpu_limits_have_host(options, &least);
+}
+
 /* The limits with that many sequences. */
 static struct gpu_limits limits_with(const struct gpu_limits_options *options, uint32_t sequences) {
-    struct gpu_limits limits = {.rows_max = or_default(options->wanted.rows_max, GPU_ROWS_DEFAULT),
+    const uint32_t rows = can_leave(options) ? GPU_AWAY_ROWS : GPU_ROWS_DEFAULT;
+    struct gpu_limits limits = {.rows_max = or_default(options->wanted.rows_max, rows),
                                 .context_max = options->wanted.context_max,
                                 .layer_places = options->layout->layers_each,
                                 .group_count = kv_layout_groups(options->layout),
@@ -133,41 +150,71 @@ static uint32_t sequences_that_fit(const struct gpu_limits_options *options, uin
     return low * SEQUENCES_UNIT;
 }
 
-bool gpu_limits_have_host(const struct gpu_limits_options *options,
-                          const struct gpu_limits *limits) {
-    return options->host_bytes == 0 ||
-           gpu_ledger_away_bytes(options->program, limits) <= options->host_bytes;
-}
-
-static bool can_leave(const struct gpu_limits_options *options) {
-    const struct gpu_limits least = {.experts_away = AWAY_LEAST};
-    return away_layers(options->program) >= AWAY_LEAST && gpu_limits_have_host(options, &least);
-}
-
-/* With the fewest layers of experts in the host's memory that leave the cache enough; as many as
- * can be if none do. Each number is tried: layers differ in bytes, and which ones leave changes
- * with their number, so one more may leave less room. */
-static struct gpu_limits limits_that_leave(const struct gpu_limits_options *options) {
-    const uint32_t wanted = or_default(options->wanted.sequences_max, GPU_AWAY_SEQUENCES);
-    const uint32_t layers = away_layers(options->program);
-    struct gpu_limits limits = limits_with(options, wanted);
-    /* The caller may want a smaller cache. */
+/* Whether the cache has room for all sequences with so many layers of experts away. The caller may
+ * want a smaller cache. */
+static bool has_room_away(const struct gpu_limits_options *options, struct gpu_limits *limits,
+                          uint32_t away) {
     const uint64_t pages =
-        min_u64(pages_of(options, limits.sequences_max, GPU_AWAY_TOKENS), limits.page_count_max);
-    limits.experts_away = AWAY_LEAST;
-    while (!has_pages(options, &limits, pages) && limits.experts_away < layers) {
-        struct gpu_limits more = limits;
-        more.experts_away++;
+        min_u64(pages_of(options, limits->sequences_max, GPU_AWAY_TOKENS), limits->page_count_max);
+    limits->experts_away = away;
+    return has_pages(options, limits, pages);
+}
+
+/* The limits with as few layers of experts away as leave the cache enough for the sequences; with
+ * as many as can be if none do. Each number is tried: layers differ in bytes, and which ones leave
+ * changes with their number, so one more may leave less room. */
+static struct gpu_limits limits_that_leave(const struct gpu_limits_options *options,
+                                           uint32_t sequences) {
+    const uint32_t layers = away_layers(options->program);
+    struct gpu_limits limits = limits_with(options, sequences), more = limits;
+    for (uint32_t away = AWAY_LEAST; away <= layers; away++) {
+        more.experts_away = away;
         if (!gpu_limits_have_host(options, &more)) break;
-        limits = more;
+        limits.experts_away = away;
+        if (has_room_away(options, &limits, away)) break;
     }
     return limits;
+}
+
+/* The most sequences for which the cache has room with so many layers of experts away; 0: fewer
+ * than SEQUENCES_UNIT. */
+static uint32_t sequences_away(const struct gpu_limits_options *options, uint32_t away) {
+    uint32_t low = 0, high = GPU_SEQUENCES_DEFAULT / SEQUENCES_UNIT;
+    while (low < high) {
+        const uint32_t middle = (low + high + 1) / 2;
+        struct gpu_limits limits = limits_with(options, middle * SEQUENCES_UNIT);
+        const uint64_t pages = pages_of(options, limits.sequences_max, GPU_AWAY_TOKENS);
+        if (pages <= limits.page_count_max && has_room_away(options, &limits, away))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low * SEQUENCES_UNIT;
+}
+
+/* The number of sequences with which a byte on the bus serves as many as can be, or nearly. */
+static uint32_t sequences_for_bus(const struct gpu_limits_options *options) {
+    uint32_t sequences[CONFIG_LAYERS_MAX + 1] = {0};
+    double rates[CONFIG_LAYERS_MAX + 1] = {0}, best = 0;
+    const uint32_t layers = away_layers(options->program);
+    for (uint32_t away = AWAY_LEAST; away <= layers; away++) {
+        const struct gpu_limits limits = {.experts_away = away};
+        const uint64_t bytes = gpu_ledger_away_bytes(options->program, &limits);
+        if (!gpu_limits_have_host(options, &limits)) break;
+        sequences[away] = sequences_away(options, away);
+        rates[away] = sequences[away] / (double)bytes;
+        if (rates[away] > best) best = rates[away];
+    }
+    for (uint32_t away = AWAY_LEAST; away <= layers && best > 0; away++)
+        if (rates[away] >= AWAY_SHARE * best) return sequences[away];
+    return SEQUENCES_UNIT;
 }
 
 struct gpu_limits gpu_limits_of(const struct gpu_limits_options *options) {
     const uint32_t wanted = options->wanted.sequences_max;
     uint32_t sequences = or_default(wanted, GPU_SEQUENCES_DEFAULT);
-    if (options->leaves_experts && can_leave(options)) return limits_that_leave(options);
+    if (can_leave(options))
+        return limits_that_leave(options, wanted > 0 ? wanted : sequences_for_bus(options));
     if (wanted == 0 && options->memory_bytes > 0)
         sequences = sequences_that_fit(options, sequences);
     return limits_with(options, sequences);

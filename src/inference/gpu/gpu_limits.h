@@ -22,11 +22,12 @@
 /* Likewise of sequences_max: fewer, a multiple of 16, if the cache would have less than 512 tokens
  * per sequence, since their logits take its memory. */
 #define GPU_SEQUENCES_DEFAULT 1024u
-/* With experts in the host's memory, as few layers of them as leave the cache room for the wanted
- * sequences, or so many by default, of so many tokens: a step takes the time of its weights on the
- * bus, for any number of sequences. */
-#define GPU_AWAY_SEQUENCES 64u
+/* With experts in the host's memory a step takes the time of their weights on the bus, for any
+ * number of sequences. So as many layers leave, and make room for sequences of so many tokens, as
+ * give nine tenths of the most sequences for a byte on the bus; where the caller wants a number of
+ * sequences, as few layers as leave the cache room for those. A step has more rows, of prompts. */
 #define GPU_AWAY_TOKENS 1024u
+#define GPU_AWAY_ROWS 8192u
 /* Tokens of one sequence that the cache has room for at least, or its whole context if that is
  * less. */
 #define GPU_CACHE_TOKENS_LEAST 4096u

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* How many layers leave their experts in the host's memory: the fewest with which the cache has
- * room for 64 sequences of 1,024 tokens, counted here one number after another. */
+ * room for 64 sequences of 1,024 tokens that are asked for, counted here one number after another;
+ * and the number of sequences where none is. */
 
 #include "gpu/gpu_limits.h"
 
@@ -43,7 +44,8 @@ static void world_open(struct world *ret_world, struct model_config config, enum
                                     .kv_form = GPU_BF16,
                                     .multiprocessors = 132,
                                     .leaves_experts = true,
-                                    .wanted = {.context_max = world->config.context_max}};
+                                    .wanted = {.context_max = world->config.context_max,
+                                               .sequences_max = 64}};
 }
 
 /* The nth layer's experts, as a file's codes that take so many bits per number in all. */
@@ -157,6 +159,44 @@ static void a_cache_that_is_wanted_small_takes_no_layer_away(void **state) {
     gpu_shapes_close(&world.shapes);
 }
 
+/* Sequences per byte on the bus, as the limits for that many sequences have it. */
+static double rate_of(struct world *world, uint32_t sequences) {
+    world->options.wanted.sequences_max = sequences;
+    const struct gpu_limits limits = gpu_limits_of(&world->options);
+    world->options.wanted.sequences_max = 0;
+    const uint64_t bytes = gpu_ledger_away_bytes(world->options.program, &limits);
+    return fits(world, limits, limits.experts_away) ? sequences / (double)bytes : 0;
+}
+
+/* No number of sequences is worth much more than the one that is taken, and each that has fewer
+ * bytes on the bus is worth less. */
+static void a_byte_on_the_bus_serves_nearly_the_most_sequences(void **state) {
+    (void)state;
+    uint32_t least = UINT32_MAX, most = 0;
+    struct world world;
+    world_open(&world, qwen3_30b_a3b(), GPU_INT8, BLOCKS_EACH);
+    for (uint64_t mib = 14000; mib <= 32000; mib += 2000) {
+        world.options.memory_bytes = mib * MIB;
+        world.options.wanted.sequences_max = 0;
+        const struct gpu_limits limits = gpu_limits_of(&world.options);
+        const uint32_t taken = limits.sequences_max;
+        world.pages_each = (uint64_t)BLOCKS_EACH * taken / 64;
+        const double rate = rate_of(&world, taken);
+        assert_int_equal(limits.rows_max, 8192);
+        for (uint32_t other = 16; other <= 512; other += 16) {
+            world.pages_each = (uint64_t)BLOCKS_EACH * other / 64;
+            const double others = rate_of(&world, other);
+            assert_true(others <= rate / 0.899);
+            assert_true(others < rate * 1.001 || other >= taken);
+        }
+        world.pages_each = BLOCKS_EACH;
+        if (limits.experts_away < least) least = limits.experts_away;
+        if (limits.experts_away > most) most = limits.experts_away;
+    }
+    assert_true(least <= 12 && most >= 36); /* of 48: nearly all have room, and few */
+    gpu_shapes_close(&world.shapes);
+}
+
 /* Pages that a sequence has left behind are others'; so a window lets more sequences run, too. */
 static void a_window_leaves_room_for_more_sequences(void **state) {
     (void)state;
@@ -168,6 +208,7 @@ static void a_window_leaves_room_for_more_sequences(void **state) {
     config_set_windows(&config, 128, is_local);
     world_open(&world, config, GPU_BF16, 0);
     world.options.leaves_experts = plain.options.leaves_experts = false;
+    world.options.wanted.sequences_max = plain.options.wanted.sequences_max = 0;
     world.options.memory_bytes = plain.options.memory_bytes = 14745 * MIB;
     const uint32_t few = gpu_limits_of(&plain.options).sequences_max;
     const uint32_t many = gpu_limits_of(&world.options).sequences_max;
@@ -183,6 +224,7 @@ int main(void) {
         cmocka_unit_test(pages_behind_a_window_need_no_room),
         cmocka_unit_test(layers_of_other_bytes_are_counted_one_by_one),
         cmocka_unit_test(a_cache_that_is_wanted_small_takes_no_layer_away),
+        cmocka_unit_test(a_byte_on_the_bus_serves_nearly_the_most_sequences),
         cmocka_unit_test(a_window_leaves_room_for_more_sequences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
