@@ -85,7 +85,10 @@ class Card:
         if self.nvml.nvmlInit_v2() != 0:
             raise Skip("the NVIDIA driver does not start")
         self.handle = ctypes.c_void_p()
-        if self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.handle)) != 0:
+        # NVML knows nothing of CUDA's variable; the GPUs of one host have one order in both.
+        first = re.match(r"\d+", os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+        if self.nvml.nvmlDeviceGetHandleByIndex_v2(int(first[0]) if first else 0,
+                                                   ctypes.byref(self.handle)) != 0:
             raise Skip("no NVIDIA card")
         name = ctypes.create_string_buffer(96)
         self.nvml.nvmlDeviceGetName(self.handle, name, 96)

@@ -91,7 +91,9 @@ static enum err fill_codes(struct gpu *gpu, struct error *error) {
         if (bytes * gpu->row_bucket > most) most = bytes * gpu->row_bucket;
     }
     const struct card_matrix *from = &gpu->matrices[0];
-    size_t bytes = (size_t)from->rows * from->cols * form_bytes(from->form);
+    size_t bytes = from->form == GPU_BLOCKS
+                       ? from->block_bytes
+                       : (size_t)from->rows * from->cols * form_bytes(from->form);
     cudaError_t code = cudaSuccess;
     for (; at < most && code == cudaSuccess; at += bytes)
         code = cudaMemcpyAsync((char *)gpu->codes + at, from->codes,
@@ -126,6 +128,9 @@ static enum err clear_all(const struct gpu *gpu, struct error *error) {
     if (code == cudaSuccess) code = clear(gpu, gpu->wide, gpu->wide_bytes);
     if (code == cudaSuccess) code = clear(gpu, gpu->narrow, gpu->narrow_bytes);
     if (code == cudaSuccess) code = clear(gpu, gpu->experts.shared, gpu->experts.shared_bytes);
+    if (code == cudaSuccess && gpu->unfold.tokens > 0)
+        code = clear(gpu, gpu->unfold.unfolded,
+                     (size_t)gpu->unfold.tokens * unfold_product(gpu).outputs * sizeof(uint16_t));
     for (uint32_t i = 0; i < gpu->limits.steps_max && code == cudaSuccess; i++)
         code = clear(gpu, gpu->flights[i].logits, logits);
     for (uint32_t i = 0; i < pages->places && code == cudaSuccess; i++) {

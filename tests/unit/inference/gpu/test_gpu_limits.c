@@ -38,14 +38,13 @@ static void world_open(struct world *ret_world, struct model_config config, enum
     gpu_shapes_open(&world->shapes, &(struct gpu_shapes_options){.config = &world->config,
                                                                  .layout = &world->layout,
                                                                  .weights = form});
-    world->options =
-        (struct gpu_limits_options){.program = &world->shapes.gpu_program,
-                                    .layout = &world->layout,
-                                    .kv_form = GPU_BF16,
-                                    .multiprocessors = 132,
-                                    .leaves_experts = true,
-                                    .wanted = {.context_max = world->config.context_max,
-                                               .sequences_max = 64}};
+    world->options = (struct gpu_limits_options){
+        .program = &world->shapes.gpu_program,
+        .layout = &world->layout,
+        .kv_form = GPU_BF16,
+        .multiprocessors = 132,
+        .leaves_experts = true,
+        .wanted = {.context_max = world->config.context_max, .sequences_max = 64}};
 }
 
 /* The nth layer's experts, as a file's codes that take so many bits per number in all. */
@@ -193,7 +192,7 @@ static void a_byte_on_the_bus_serves_nearly_the_most_sequences(void **state) {
         if (limits.experts_away < least) least = limits.experts_away;
         if (limits.experts_away > most) most = limits.experts_away;
     }
-    assert_true(least <= 12 && most >= 36); /* of 48: nearly all have room, and few */
+    assert_true(least <= 12 && most >= 36); /* there are 48 */
     gpu_shapes_close(&world.shapes);
 }
 
