@@ -14,7 +14,7 @@
 
 #define NS_PER_MS INT64_C(1000000)
 #define AGAIN_MS 1000   /* a service manager starts again what has ended */
-#define QUIET_MS 150000 /* a write is late by a minute, a server is held for one, a standby waits */
+#define QUIET_MS 150000 /* a write is late by a minute, a server is held for two, a standby waits */
 #define SWEEP_MS 60000
 #define LONG_MS 400000 /* after the last event clients must be served again within that time */
 

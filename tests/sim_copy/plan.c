@@ -79,14 +79,15 @@ static void draw_late_sweep(struct plan *plan, struct rng *rng) {
     plan->events[2] = (struct event){EVENT_LOOK, AT_ONCE, 0, at_ms, 0};
 }
 
-/* A leader with many clients stops for minutes: another one has followed, and leads in time. */
+/* A leader with many clients stops for minutes: another one has followed, and leads in time. The
+ * leader goes on before events.c's quiet time is over: it may store what no base sweeps then. */
 static void draw_silence(struct plan *plan, struct rng *rng) {
     plan->clients = PLAN_CLIENTS_MAX;
     plan->trouble = 0;
     if (plan->slow_ms > 40) plan->slow_ms = 40;
     plan->event_count = 1;
-    plan->events[0] = (struct event){EVENT_STOP, AT_ONCE, 0, between(rng, 20000, 40000),
-                                     between(rng, 150000, 300000)};
+    plan->events[0] = (struct event){EVENT_STOP, AT_ONCE, 0, between(rng, 10000, 25000),
+                                     between(rng, 90000, 120000)};
 }
 
 void plan_draw(struct plan *ret_plan, uint64_t seed) {
