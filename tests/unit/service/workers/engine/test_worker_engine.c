@@ -87,8 +87,9 @@ static void it_takes_no_more_jobs_than_its_bound_and_says_when_there_is_room(voi
     pthread_mutex_unlock(&bench.lock);
     assert_false(try_job(&bench, 3, false, "x"));
     bench.worker->ops->cancel(bench.worker, 1);
-    wait_for(&bench, &bench.rooms, rooms + 1);
-    assert_true(try_job(&bench, 3, false, "x"));
+    /* The first may be one that was on its way: of the engine that became ready. */
+    do wait_for(&bench, &bench.rooms, ++rooms);
+    while (!try_job(&bench, 3, false, "x"));
     wait_for(&bench, &bench.results, 2);
     bench_close(&bench);
 }
