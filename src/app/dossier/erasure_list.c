@@ -188,7 +188,9 @@ static enum err end_one(const struct erasure_list_file *file, struct error *erro
         enum err err = os_rename(made, file->path, error);
         if (err != OK) return err;
     }
-    return os_fsync_parent(file->path, error);
+    /* A run that was killed while it wrote salts has left those of all lines. */
+    enum err err = whole_file_remove_rests(file->path, error);
+    return err == OK ? os_fsync_parent(file->path, error) : err;
 }
 
 static enum err remove_one(const char *path, struct error *error) {

@@ -3,6 +3,9 @@
 
 #include "base/os.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,4 +71,30 @@ enum err whole_file_write(const char *path, struct str text, bool may_replace,
     if (err == OK) err = whole_file_place(made, path, may_replace, error);
     enum err left = os_unlink(made, err == OK ? error : &ignored);
     return err == OK ? left : err;
+}
+
+/* Whether `name` is `file` with ".PID.tmp" behind it. */
+static bool is_rest(const char *name, const char *file) {
+    const size_t bytes = strlen(file);
+    if (strncmp(name, file, bytes) != 0 || name[bytes] != '.') return false;
+    const char *pid = name + bytes + 1;
+    const size_t digits = strspn(pid, "0123456789");
+    return digits > 0 && strcmp(pid + digits, ".tmp") == 0;
+}
+
+enum err whole_file_remove_rests(const char *path, struct error *error) {
+    char parent[PATH_MAX];
+    const struct dirent *entry;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const int bytes = slash && slash > path ? (int)(slash - path) : 1;
+    if (snprintf(parent, sizeof parent, "%.*s", bytes, slash ? path : ".") >= (int)sizeof parent)
+        return err_set(error, ERR_INVALID, "the name of a file is too long");
+    DIR *dir = os_opendir(parent);
+    if (!dir) return err_from_errno(error, errno, "cannot read the folder %s", parent);
+    enum err err = OK;
+    while (err == OK && (entry = readdir(dir)))
+        if (is_rest(entry->d_name, name) && unlinkat(dirfd(dir), entry->d_name, 0) != 0)
+            err = err_from_errno(error, errno, "cannot remove %s/%s", parent, entry->d_name);
+    closedir(dir);
+    return err;
 }

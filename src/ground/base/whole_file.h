@@ -31,3 +31,6 @@ enum err whole_file_place(const char *made, const char *path, bool may_replace,
  * whole_file_check, ERR_CONFLICT as of whole_file_place. */
 enum err whole_file_write(const char *path, struct str text, bool may_replace,
                           struct error *error) MUST_CHECK;
+/* Removes what killed processes left of `path`, each PATH.PID.tmp, for a caller who knows that
+ * nobody writes the file now. The folder's own name is no link. */
+enum err whole_file_remove_rests(const char *path, struct error *error) MUST_CHECK;

@@ -49,10 +49,34 @@ a_file_is_replaced_only_on_demand_and_the_rest_of_a_killed_process_is_no_hindran
     tree_remove(dir);
 }
 
+static void what_killed_processes_left_is_removed_and_nothing_else(void **state) {
+    static const char *const kept[] = {"x",        "x.tmp",     "x.1a.tmp", "x.12.tmp2",
+                                       "xx.1.tmp", "x.y.1.tmp", "x..tmp"};
+    static const char *const removed[] = {"x.1.tmp", "x.4194304.tmp"};
+    char dir[] = "/tmp/quern-test-XXXXXX", path[96];
+    struct error error;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    for (size_t i = 0; i < 9; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, i < 7 ? kept[i] : removed[i - 7]);
+        assert_int_equal(os_write_file(path, 0600, "t", 1, &error), OK);
+    }
+    snprintf(path, sizeof path, "%s/x", dir);
+    for (int i = 0; i < 2; i++) assert_int_equal(whole_file_remove_rests(path, &error), OK);
+    for (size_t i = 0; i < 9; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, i < 7 ? kept[i] : removed[i - 7]);
+        assert_int_equal(access(path, F_OK), i < 7 ? 0 : -1);
+    }
+    snprintf(path, sizeof path, "%s/none/x", dir);
+    assert_int_equal(whole_file_remove_rests(path, &error), ERR_NOT_FOUND);
+    tree_remove(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(
             a_file_is_replaced_only_on_demand_and_the_rest_of_a_killed_process_is_no_hindrance),
+        cmocka_unit_test(what_killed_processes_left_is_removed_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
