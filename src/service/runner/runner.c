@@ -98,12 +98,14 @@ bool runner_worker_seat(struct runner *runner, struct worker_events *ret_events,
 void runner_worker_attach(struct runner *runner, uint32_t seat, struct worker *worker) {
     pthread_mutex_lock(&runner->lock);
     assert(seat < runner->seat_count && !runner->seats[seat].worker);
-    runner->seats[seat].worker = worker;
+    const bool is_late = runner->closes_workers;
+    if (!is_late) runner->seats[seat].worker = worker;
     runner->seats[seat].looked_ns = clock_monotonic_ns();
     runner->progress++;
     pthread_cond_signal(&runner->work);
     pthread_cond_broadcast(&runner->helpers);
     pthread_mutex_unlock(&runner->lock);
+    if (is_late) worker->ops->close(worker); /* a node that joined while the runner was halted */
 }
 
 void runner_worker_tune(struct runner *runner, uint32_t seat, uint32_t weight, uint32_t lines_max) {
@@ -204,6 +206,9 @@ void runner_halt(struct runner *runner) {
     if (runner->is_halted) return;
     runner->is_halted = true;
     stop_threads(runner);
+    pthread_mutex_lock(&runner->lock);
+    runner->closes_workers = true;
+    pthread_mutex_unlock(&runner->lock);
     for (uint32_t i = 0; i < runner->seat_count; i++) {
         struct worker *worker = runner->seats[i].worker;
         if (worker) worker->ops->close(worker);

@@ -81,7 +81,8 @@ enum err runner_open(struct runner **ret_runner, struct store *store,
  * after runner_start. False if all RUNNER_WORKERS_MAX are taken. */
 bool runner_worker_seat(struct runner *runner, struct worker_events *ret_events,
                         uint32_t *ret_seat) MUST_CHECK;
-/* Puts the worker on its seat; the runner closes it in runner_close. */
+/* Puts the worker on its seat; the runner closes it in runner_close, or at once after
+ * runner_halt. */
 void runner_worker_attach(struct runner *runner, uint32_t seat, struct worker *worker);
 /* Sets how much work goes to a seat, before lines run. Where several workers serve a model, the one
  * with room and the fewest lines for its weight gets the next line; at most `lines_max` are in

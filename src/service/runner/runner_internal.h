@@ -40,8 +40,9 @@ struct runner {
     size_t thread_count; /* those of them that run, in this order */
     bool is_started;
     bool is_draining;
-    bool is_holding; /* lines of batches that were taken up wait for runner_adopted */
-    bool is_halted;  /* its threads, workers and writer have ended; the owner's alone */
+    bool is_holding;     /* lines of batches that were taken up wait for runner_adopted */
+    bool is_halted;      /* its threads, workers and writer have ended; the owner's alone */
+    bool closes_workers; /* and takes no more of them */
     bool is_stopping;
     int64_t missed_due_ns; /* new batches are looked for in the store then; 0: none was missed */
     uint64_t progress;     /* counts what may have made room */

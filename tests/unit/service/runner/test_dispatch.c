@@ -33,7 +33,7 @@ struct recorder {
     pthread_mutex_t lock;
     struct noted jobs[JOBS_MAX];
     size_t count, answered, in_flight_max, in_flight_peak;
-    bool was_full;
+    bool was_full, is_closed;
     bool is_deaf;           /* hears no cancel */
     bool falls_first;       /* tells once that it went down while it takes a job */
     uint64_t cancelled;     /* the last job that it was to end */
@@ -111,6 +111,7 @@ static void recorder_status(struct worker *worker, struct worker_status *ret_sta
 
 static void recorder_close(struct worker *worker) {
     struct recorder *recorder = (struct recorder *)worker;
+    recorder->is_closed = true;
     pthread_mutex_destroy(&recorder->lock);
 }
 
@@ -205,6 +206,22 @@ static void end(struct pipeline *p, struct recorder *recorder, const char *id) {
     struct store_batch batch = answer_all(p, recorder, id);
     assert_int_equal(batch.status, BATCH_COMPLETED);
     store_batch_release(&batch);
+}
+
+/* The writer of results has ended by then. */
+static void a_worker_that_comes_to_a_halted_runner_is_closed_at_once(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct recorder r, late = {.worker.ops = &recorder_ops};
+    uint32_t seat;
+    open_with(&p, &r, 8, (struct runner_options){0});
+    pthread_mutex_init(&late.lock, NULL);
+    assert_true(runner_worker_seat(p.runner, &late.events, &seat));
+    runner_halt(p.runner);
+    assert_true(r.is_closed && !late.is_closed);
+    runner_worker_attach(p.runner, seat, &late.worker);
+    assert_true(late.is_closed);
+    close_with(&p);
 }
 
 /* ---- the order ---- */
@@ -756,6 +773,7 @@ int main(void) {
     log_set_level(LOG_ERROR);
     clock_make_movable();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_worker_that_comes_to_a_halted_runner_is_closed_at_once),
         cmocka_unit_test(a_batch_of_priority_minus_one_behind_zeros_starts_first),
         cmocka_unit_test(the_service_tier_of_a_batch_comes_before_its_priority),
         cmocka_unit_test(a_small_batch_beside_a_big_one_ends_soon),
