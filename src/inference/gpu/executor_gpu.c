@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/executor_gpu.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "gpu/away.h"
 #include "gpu/gpu_ledger.h"
 #include "gpu/gpu_limits.h"
 #include "gpu/gpu_program.h"
+#include "gpu/gpu_rows.h"
 #include "gpu/gpu_shard.h"
 
 #include <assert.h>
@@ -419,4 +421,19 @@ enum err executor_gpu_open(struct executor *ret_executor,
                                       .self = executor,
                                       .caps = executor->caps};
     return OK;
+}
+
+enum err executor_gpu_rows(const struct executor *executor, uint32_t *ret_rows,
+                           struct error *error) {
+    const struct executor_gpu *gpu = executor->self;
+    const uint32_t most = gpu->limits.rows_max;
+    const int64_t begin_ns = clock_monotonic_ns();
+    const bool waits_for_bus = gpu->limits.experts_away > 0;
+    enum err err = OK;
+    *ret_rows = most;
+    if (!waits_for_bus) err = gpu_rows_enough(gpu->table, gpu->gpu, most, ret_rows, error);
+    if (err == OK)
+        log_info("event=device_rows rows=%u most=%u seconds=%.3f", *ret_rows, most,
+                 (double)(clock_monotonic_ns() - begin_ns) * 1e-9);
+    return err;
 }

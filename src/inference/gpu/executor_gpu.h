@@ -47,3 +47,9 @@ struct executor_gpu_options {
 enum err executor_gpu_open(struct executor *ret_executor,
                            const struct executor_gpu_options *options,
                            struct error *error) MUST_CHECK;
+
+/* The rows of a step: the least that use the GPU fully (gpu_rows.h), tried once the store has been
+ * filled and before the first step. With experts in the host's memory all that a step has room for,
+ * and nothing is tried: each step waits for the bus, however few rows it has. */
+enum err executor_gpu_rows(const struct executor *executor, uint32_t *ret_rows,
+                           struct error *error) MUST_CHECK;

@@ -170,7 +170,6 @@ static struct gpu_limits limits_that_leave(const struct gpu_limits_options *opti
     for (uint32_t away = AWAY_LEAST; away <= layers; away++) {
         more.experts_away = away;
         if (!gpu_limits_have_host(options, &more)) break;
-        limits.experts_away = away;
         if (has_room_away(options, &limits, away)) break;
     }
     return limits;

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gpu/gpu_store.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "gpu/gpu_notes.h"
-#include "gpu/gpu_rows.h"
 #include "gpu/grouping.h"
 
 #include <stdlib.h>
@@ -171,17 +169,6 @@ static enum err store_finish(void *self, struct error *error) {
     if (err == OK)
         gpu_notes_keep(options->table, options->gpu, options->notes_dir, options->card_uuid);
     return err == OK ? tell_made(options, error) : err;
-}
-
-enum err gpu_store_rows(struct gpu_store *store, uint32_t most, uint32_t *ret_rows,
-                        struct error *error) {
-    const struct gpu_store_options *options = &store->options;
-    const int64_t begin_ns = clock_monotonic_ns();
-    enum err err = gpu_rows_enough(options->table, options->gpu, most, ret_rows, error);
-    if (err == OK)
-        log_info("event=device_rows rows=%u most=%u seconds=%.3f", *ret_rows, most,
-                 (double)(clock_monotonic_ns() - begin_ns) * 1e-9);
-    return err;
 }
 
 struct weight_store gpu_store_interface(struct gpu_store *store) {

@@ -29,11 +29,6 @@ struct gpu_store_options {
     const char *card_uuid; /* names its file there */
 };
 
-/* The least rows of a step, up to `most`, that use the GPU fully (gpu_rows.h): once the store
- * has been filled, before the first step. */
-enum err gpu_store_rows(struct gpu_store *store, uint32_t most, uint32_t *ret_rows,
-                        struct error *error) MUST_CHECK;
-
 struct gpu_store *gpu_store_open(const struct gpu_store_options *options);
 void gpu_store_close(struct gpu_store *store); /* NULL is allowed */
 /* The interface for weights_open; it lives as long as the store. */

@@ -286,8 +286,7 @@ static enum err fill_weights(struct model *model, const struct model_options *op
     struct backend_caps *caps = &model->backend.caps;
     enum err err = weights_fill(model->weights, error);
     if (err != OK || options->rows_max > 0 || !model_generates(model)) return err;
-    if (options->device)
-        return gpu_store_rows(model->gpu_store, caps->rows_max, &caps->rows_max, error);
+    if (options->device) return executor_gpu_rows(&model->executor, &caps->rows_max, error);
     if (!options->reference) limit_rows(model, cache);
     return OK;
 }

@@ -66,7 +66,8 @@ static void place_buffers(struct layout *layout) {
     gpu->narrow = memory_take(memory, part, gpu->narrow_bytes);
     gpu->h = memory_take(memory, part, gpu->h_bytes);
     gpu->wide = memory_take(memory, part, gpu->wide_bytes);
-    gpu->q = memory_take(memory, part, rows * q_width * 2);
+    gpu->q_bytes = rows * q_width * 2;
+    gpu->q = memory_take(memory, part, gpu->q_bytes);
     gpu->q_kept = memory_take(memory, part, kept * q_width * 2);
     gpu->attended = memory_take(memory, part, rows * q_width * 2);
     gpu->codes = memory_take(memory, part, rows * codes_bytes(program));

@@ -127,6 +127,7 @@ static enum err clear_all(const struct gpu *gpu, struct error *error) {
     cudaError_t code = clear(gpu, gpu->h, gpu->h_bytes);
     if (code == cudaSuccess) code = clear(gpu, gpu->wide, gpu->wide_bytes);
     if (code == cudaSuccess) code = clear(gpu, gpu->narrow, gpu->narrow_bytes);
+    if (code == cudaSuccess) code = clear(gpu, gpu->q, gpu->q_bytes);
     if (code == cudaSuccess) code = clear(gpu, gpu->experts.shared, gpu->experts.shared_bytes);
     if (code == cudaSuccess && gpu->unfold.tokens > 0)
         code = clear(gpu, gpu->unfold.unfolded,

@@ -43,12 +43,14 @@ struct rig {
 /* Fails the test with the error's sentence. */
 void must(enum err err, const struct error *error);
 
-/* The forms of products and of the KV cache. */
+/* The forms of products and of the KV cache, and whether experts lie in the host's memory. */
 struct forms {
     enum gpu_form weights, kv;
+    bool leaves_experts;
 };
 
-/* Opens the executor of a model, without its weights. limits->context_max 0: the context of the
+/* Opens the executor of a model, without its weights: `name` is one of `models`, or a folder's path
+ * from the shared data on. limits->context_max 0: the context of the
  * model. */
 enum err open_on(struct rig *rig, const struct gpu_table *table, const char *name,
                  const struct forms *forms, uint32_t steps_max, uint64_t memory_bytes,

@@ -68,9 +68,45 @@ static void a_card_is_predicted_as_it_is_then_opened(void **state) {
     assert_int_equal(sequences_least, 32);
 }
 
+static uint32_t trials;
+
+static enum err trial(struct gpu *gpu, uint32_t rows, uint64_t *ret_ns, struct error *error) {
+    (void)gpu, (void)error;
+    trials++;
+    *ret_ns = 1000000 + rows; /* the most rows are by far the best */
+    return OK;
+}
+
+/* The trials for the rows of a step, which takes all that it has room for. */
+static uint32_t trials_of(bool leaves_experts) {
+    const uint64_t memory_bytes = (uint64_t)4000 << 20;
+    const struct forms forms = {GPU_BF16, GPU_BF16, leaves_experts};
+    const struct executor_limits limits = {.rows_max = 1024};
+    struct rig rig;
+    struct error error;
+    struct gpu_table table = *predicted_table(memory_bytes);
+    uint32_t rows;
+    table.trial = trial;
+    must(open_on(&rig, &table, "tiny_next/qwen3_moe", &forms, 0, memory_bytes, &limits, &error),
+         &error);
+    assert_int_equal(prepared_limits.experts_away > 0, leaves_experts);
+    trials = 0;
+    must(executor_gpu_rows(&rig.own, &rows, &error), &error);
+    assert_int_equal(rows, 1024);
+    close_rig(&rig);
+    return trials;
+}
+
+static void a_step_that_waits_for_the_bus_has_all_rows_without_trials(void **state) {
+    (void)state;
+    assert_true(trials_of(false) > 0);
+    assert_int_equal(trials_of(true), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_card_is_predicted_as_it_is_then_opened),
+        cmocka_unit_test(a_step_that_waits_for_the_bus_has_all_rows_without_trials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
