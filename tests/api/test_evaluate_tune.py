@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of `quern evaluate --tune`: impact, saving and effort of each, measured on the requests
 of the evaluation."""
-import json, random, subprocess, time
+import json, os, pathlib, random, resource, subprocess, time
 
 import pytest
 
 import support
 from test_evaluate import SEED, evaluate, lines_of, write
 
+MODEL = pathlib.Path(os.environ.get(
+    "XDG_CACHE_HOME",
+    pathlib.Path.home() / ".cache")) / "quern/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHORT = ["--tune-lines", "4", "--tune-rounds", "1"]
 
 
@@ -150,6 +153,39 @@ def test_killed_at_ten_moments_it_goes_on_with_the_next_trial_and_ends_with_the_
     for row in said["settings"]:
         for ratio in ratios.get(row["options"], []):
             assert row["ratio"]["low"] * 0.9999 <= ratio <= row["ratio"]["high"] * 1.0001
+
+
+def test_a_setting_that_lacks_memory_is_blamed_once_todays_options_ran_again(tmp_path):
+    """A process may have 4 GiB of addresses here, so an engine with a KV cache of 4 GiB ends."""
+    done = support.quern(
+        "tune", requests_of(tmp_path), "--model", "smollm2", "--device", "cpu", "--json", "--knob",
+        "kv-cache-memory-bytes", "--lines", "4", "--rounds", "1",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    small, large = said["settings"]
+    assert small["rounds"] == 1 and large["rounds"] == 0 and "memory" in large["why_not"]
+    assert said["today"]["runs"] == 3  # the first, and one after each setting
+
+
+def test_a_model_that_goes_away_ends_the_tuning_and_no_setting_is_blamed(tmp_path):
+    """It goes at the first record; the run that misses it first is one of a setting or of today's
+    options, as it happens."""
+    path, link = requests_of(tmp_path), tmp_path / "model.gguf"
+    link.symlink_to(MODEL)
+    arguments = ["--model", f"m={link}", "--device", "cpu", "--tune", "--knob", "threads", *SHORT]
+    kept = tmp_path / "in.jsonl.evaluation/tune/trials.json"
+    process = subprocess.Popen([support.BINARY, "evaluate", path, *arguments], text=True,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while process.poll() is None and not records_of(kept):
+        time.sleep(0.001)
+    link.unlink()
+    said = process.communicate(timeout=300)[1]
+    assert process.returncode == 4 and "model.gguf" in said, said
+    assert not any("why" in record for record in records_of(kept))
+    link.symlink_to(MODEL)
+    [row] = evaluate(path, *arguments)["tuning"]["settings"]
+    assert row["rounds"] == 1 and row["why_not"] is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"of":"x","records":[]}', '{"of":1,"records":2}'])

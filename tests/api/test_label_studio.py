@@ -334,7 +334,8 @@ def test_a_batch_of_a_server_and_its_judgements(tmp_path):
         batch = server.create(
             support.jsonl([support.request(f"c{i}", f"hello {i}", "m") for i in range(6)]))["id"]
         server.wait(batch)
-        assert ask(server, studio, tmp_path, "push", batch)[0]["pushed"] == 6
+        done, said = ask(server, studio, tmp_path, "push", batch)
+        assert done["pushed"] == 6 and f"{studio.url}/projects/1: 6 tasks pushed" in said
         assert studio.projects[1]["title"] == f"quern {batch}"[:49]
         tasks = {task["meta"]["custom_id"]: number for number, task in studio.tasks.items()}
         text = studio.tasks[tasks["c0"]]["meta"]["answer"][".text"]
@@ -532,3 +533,19 @@ def test_evaluate_reads_the_judgements_of_a_project_as_they_are_and_keeps_none(t
         assert sampled["agreement"][0]["fields"][0]["rows"] == 2  # those of three that are judged
         assert "label-studio:8" in evaluate("--compare-to", "label-studio:8", status=4)
     assert "--id-field" in evaluate("--id-field", "row", status=2)
+
+
+def test_many_judgements_are_told_while_they_go_and_a_missing_token_says_where_it_belongs(tmp_path):
+    with LabelStudio() as studio:
+        which = files(tmp_path, *lines(60))
+        (tmp_path / "kept.jsonl").write_text("".join(
+            json.dumps({"id": f"made-here-{i}", "custom_id": f"c{i}", "curator": "Bo",
+                        "verdict": "accepted"}) + "\n" for i in range(60)))
+        process = start(studio, tmp_path, "sync", *which, "--judgements-file", "kept.jsonl")
+        out, said = process.communicate(timeout=300)
+        assert process.returncode == 0 and json.loads(out)["sent"] == 60, said
+        assert "50 judgements sent\n" in said and "60 judgements of quern sent" in said
+        without = {name: value for name, value in os.environ.items() if "LABEL_STUDIO" not in name}
+        done = support.quern("label-studio", "push", "run-1", "--label-studio-url", studio.url,
+                             cwd=tmp_path, env=without)
+        assert done.returncode == 5 and "LABEL_STUDIO_API_KEY_FILE" in done.stderr

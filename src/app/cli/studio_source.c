@@ -30,7 +30,8 @@ enum err studio_source_token(const char *file, struct secret *ret_token, struct 
     if (err == OK) err = remote_place_trim_key(ret_token, error);
     if (err == OK && !ret_token->text)
         err = err_set(error, ERR_DENIED,
-                      "no token: it goes into LABEL_STUDIO_API_KEY or --label-studio-token-file");
+                      "no token: its file goes into LABEL_STUDIO_API_KEY_FILE or "
+                      "--label-studio-token-file, or the token into LABEL_STUDIO_API_KEY");
     return err;
 }
 

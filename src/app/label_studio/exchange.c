@@ -12,12 +12,17 @@
 #include <stdio.h>
 
 #define OUTPUT_BYTES_MAX ((size_t)4 << 30)
+/* Counts between two sentences. A judgement that is sent takes Label Studio ten times as long as
+ * one that is read. */
+#define PULLED_PER_SENTENCE 500
+#define SENT_PER_SENTENCE 50
 
 struct exchange {
     const struct exchange_wish *wish;
     struct studio *studio;
     struct link link;
     struct label_studio_input input;
+    uint64_t told; /* the count of the latest sentence about judgements */
 };
 
 static void say(const struct exchange *exchange, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -95,9 +100,9 @@ static enum err push(struct exchange *exchange, struct studio_push_report *ret_r
                               error);
     if (err == OK)
         say(exchange,
-            "project %" PRId64 " of %s: %" PRIu64 " %s pushed, %" PRIu64 " already there, %" PRIu64
+            "%s/projects/%" PRId64 ": %" PRIu64 " %s pushed, %" PRIu64 " already there, %" PRIu64
             " %s without an answer",
-            exchange->link.project, exchange->wish->url, ret_report->pushed,
+            exchange->wish->url, exchange->link.project, ret_report->pushed,
             plural(ret_report->pushed, "task", "tasks"), ret_report->known, ret_report->unanswered,
             plural(ret_report->unanswered, "request", "requests"));
     if (err == OK && ret_report->unused > 0)
@@ -118,8 +123,16 @@ static void show(void *context, const char *sentence) {
     if (exchange->wish->has_events) label_studio_event_text("conflict", sentence);
 }
 
+/* Says how far the work is; its end is said by another sentence. */
+static void show_count(struct exchange *exchange, uint64_t count, uint64_t step, const char *what) {
+    if (count < exchange->told + step) return;
+    exchange->told = count;
+    say(exchange, "%" PRIu64 " judgements %s", count, what);
+}
+
 static void show_pulled(void *context, uint64_t pulled) {
-    const struct exchange *exchange = context;
+    struct exchange *exchange = context;
+    show_count(exchange, pulled, PULLED_PER_SENTENCE, "pulled");
     if (exchange->wish->has_events) label_studio_event_count("pulled", pulled);
 }
 
@@ -178,7 +191,8 @@ static enum err print_judgements(const struct exchange *exchange, enum err err,
 /* --- judgements of quern --- */
 
 static void show_sent(void *context, uint64_t sent) {
-    const struct exchange *exchange = context;
+    struct exchange *exchange = context;
+    show_count(exchange, sent, SENT_PER_SENTENCE, "sent");
     if (exchange->wish->has_events) label_studio_event_count("sent", sent);
 }
 
@@ -190,6 +204,7 @@ static enum err send_judgements(struct exchange *exchange, struct studio_send_re
         .judgements_path = exchange->wish->judgements,
         .context = exchange,
         .progress = show_sent};
+    exchange->told = 0;
     enum err err = studio_send_run(exchange->studio, &exchange->link, exchange->input.pairs, &wish,
                                    ret_report, error);
     if (err == OK && ret_report->sent + ret_report->unsent > 0)

@@ -64,7 +64,7 @@ static bool is_served(void *context, struct str model) {
 
 static void advise(void *context, struct str model, struct buf *advice) {
     const struct known *known = context;
-    names_write_advice(advice, model, known->served, known->served_count);
+    names_write_advice(&known->names, advice, model, known->served, known->served_count);
 }
 
 static bool has_name(const struct model_choice *choice, const char *served) {

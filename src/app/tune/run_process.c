@@ -139,6 +139,7 @@ enum err run_process(const struct run_process *process, struct error *error) {
         return err_set(error, ERR_CANCELLED, "stopped");
     /* 1 without a summary: the machine failed; with one: some requests failed. */
     if (status == 0 || (status == 1 && !is_empty(process->said))) return OK;
+    if (process->ret_is_refused) *process->ret_is_refused = status == 2;
     err = err_of_status(status);
     find_sentence(process->errors, end, err, sentence);
     return err_set(error, err, "%s", sentence);

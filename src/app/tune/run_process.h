@@ -21,6 +21,7 @@ struct run_process {
      * does. */
     void (*warned)(const void *context, const char *warning);
     const void *context;
+    bool *ret_is_refused; /* set: the run refused its options before it began; NULL allowed */
 };
 
 /* Runs it to its end; some of its requests may have failed. If it ends without results, the error

@@ -34,7 +34,7 @@ static void name_files(struct names *names, const char *folder) {
 /* --- the child --- */
 
 static enum err run_child(const struct trial_place *place, const struct names *names,
-                          const char *const *options, struct error *error) {
+                          const char *const *options, bool *ret_is_refused, struct error *error) {
     const char *arguments[ARGUMENTS_MAX] = {"quern",
                                             "run",
                                             "-i",
@@ -53,8 +53,11 @@ static enum err run_child(const struct trial_place *place, const struct names *n
     while (arguments[count]) count++;
     for (size_t i = 0; options[i] && count + 1 < ARGUMENTS_MAX; i++)
         arguments[count++] = options[i];
-    const struct run_process process = {
-        .arguments = arguments, .said = names->said, .errors = names->errors, .stop = place->stop};
+    const struct run_process process = {.arguments = arguments,
+                                        .said = names->said,
+                                        .errors = names->errors,
+                                        .stop = place->stop,
+                                        .ret_is_refused = ret_is_refused};
     return run_process(&process, error);
 }
 
@@ -130,7 +133,8 @@ enum err trial_run(const struct trial_place *place, const char *const *arguments
     struct names names;
     struct trial trial = {.requests_per_s = 0};
     name_files(&names, place->folder);
-    enum err err = run_child(place, &names, arguments, error);
+    ret_trial->is_refused = false;
+    enum err err = run_child(place, &names, arguments, &ret_trial->is_refused, error);
     if (err == OK) err = read_summary(names.said, &trial, error);
     if (err == OK) err = read_answers(names.output, &trial, error);
     if (err == OK)

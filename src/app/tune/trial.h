@@ -30,10 +30,13 @@ struct trial {
     uint64_t
         *answers; /* (answer_count) a hash of each answer's choices, in the order of the file */
     size_t answer_count;
+    bool is_refused; /* the run has refused its options before it began, and nothing else is set */
 };
 
-/* Runs the sample. `arguments`: options of the engine, ending in NULL. ERR_INVALID with the run's
- * own sentence if it ends without results; ERR_CANCELLED if *stop became true. */
+/* Runs the sample. `arguments`: options of the engine, ending in NULL. If it ends without results,
+ * the error is the run's own: ERR_INVALID where options, model or requests may be the reason, as
+ * for an engine that refuses them, that lacks memory, or that a signal ended. ERR_CANCELLED if
+ * *stop became true. On failure only `is_refused` is written. */
 enum err trial_run(const struct trial_place *place, const char *const *arguments,
                    struct trial *ret_trial, struct error *error) MUST_CHECK;
 void trial_release(struct trial *trial);

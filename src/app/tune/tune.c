@@ -146,7 +146,8 @@ static void take_setting(struct tuning *tuning, struct tune_setting *setting,
  *
  * A record is {"seconds"} and the members of its kind:
  *   "today"                     the first run of a call
- *   "setting", "why"            a setting that was refused
+ *   "setting", "why"            a setting that was refused before its run began
+ *   "setting", "why", "today"   a setting whose run failed, and today's options after it
  *   "setting", "run", "today"   a run of a setting, and of today's options after it */
 
 static enum err add_record(struct tuning *tuning, json_t *record, struct error *error) {
@@ -177,6 +178,8 @@ static bool take_kept(struct tuning *tuning, struct tune_setting *setting, const
         !str_is(json_member_str(record, "setting"), name))
         return false;
     struct str why = json_member_str(record, "why");
+    if (why.at && json_object_get(record, "today"))
+        take_today(tuning, outcome_from(json_object_get(record, "today")), false);
     if (why.at)
         snprintf(setting->why, sizeof setting->why, "%.*s", STR_ARGS(why));
     else
@@ -208,8 +211,26 @@ static enum err begin(struct tuning *tuning, struct error *error) {
     return add_record(tuning, json_pack("{s:o}", "today", json_of(&outcome)), error);
 }
 
-/* Runs the setting, and today's options after it. A setting that is refused, or whose run fails, as
- * for lack of memory, is not tried again: today's options have run before. */
+/* Notes why the setting has no figures, as for lack of memory; it is not tried again. A run that
+ * failed on its way may have failed with any options: the model has gone, or another process has
+ * the memory. So today's options run after it, and their error ends the tuning. */
+static enum err note_failure(struct tuning *tuning, struct tune_setting *setting, const char *what,
+                             const char *why, bool is_refused, struct error *error) {
+    struct outcome after;
+    json_t *record;
+    enum err err = is_refused ? OK : run_today(tuning, &after, error);
+    if (err != OK) return err;
+    snprintf(setting->why, sizeof setting->why, "%.299s", why);
+    record = json_pack("{s:s,s:s}", "setting", what, "why", setting->why);
+    if (!is_refused) {
+        take_today(tuning, after, false);
+        json_object_set_new(record, "today", json_of(&after));
+    }
+    return add_record(tuning, record, error);
+}
+
+/* Runs the setting, and today's options after it. Only ERR_INVALID may be the setting's own fault:
+ * a full disk, a file that is gone and their like would end any run. */
 static enum err run_setting(struct tuning *tuning, struct tune_setting *setting,
                             struct error *error) {
     const char *arguments[ARGUMENTS_MAX] = {NULL};
@@ -228,10 +249,9 @@ static enum err run_setting(struct tuning *tuning, struct tune_setting *setting,
     if (err != OK) return err;
     say(tuning, what);
     err = trial_run(&tuning->options->place, arguments, &trial, error);
-    if (err != OK && err != ERR_CANCELLED) {
-        snprintf(setting->why, sizeof setting->why, "%.299s", error->text);
-        return add_record(tuning, json_pack("{s:s,s:s}", "setting", what, "why", setting->why),
-                          error);
+    if (err == ERR_INVALID) {
+        struct error why = *error;
+        return note_failure(tuning, setting, what, why.text, trial.is_refused, error);
     }
     if (err != OK) return err;
     outcome = outcome_of(tuning, &trial);

@@ -128,10 +128,14 @@ static bool is_plain(struct str name) {
     return true;
 }
 
-void names_write_advice(struct buf *buf, struct str wanted, const struct str *served,
-                        size_t count) {
+void names_write_advice(const struct names *names, struct buf *buf, struct str wanted,
+                        const struct str *served, size_t count) {
+    char room[MODEL_NAME_BYTES];
     size_t shown = 0;
-    struct str first = {NULL, 0};
+    struct str first = {NULL, 0}, meant = resolve_alias(names, wanted, room);
+    bool has_alias = !str_equals(meant, wanted);
+    if (has_alias && is_plain(meant))
+        buf_printf(buf, " An alias makes it '%.*s', which is not served.", STR_ARGS(meant));
     for (size_t i = 0; i < count && shown < ADVICE_NAMES; i++) {
         if (!is_plain(served[i])) continue;
         buf_printf(buf, "%s'%.*s'", shown++ ? ", " : " Served here: ", STR_ARGS(served[i]));
@@ -140,7 +144,7 @@ void names_write_advice(struct buf *buf, struct str wanted, const struct str *se
     if (shown == 0) return;
     if (count > shown) buf_printf(buf, " and %zu more", count - shown);
     buf_add_text(buf, ".");
-    if (is_plain(wanted))
+    if (is_plain(wanted) && !has_alias)
         buf_printf(buf, " --alias %.*s=%.*s serves a model under this name.", STR_ARGS(wanted),
                    STR_ARGS(first));
 }

@@ -37,9 +37,11 @@ bool name_alias_has_star(const struct name_alias *alias);
 bool names_find(const struct names *names, struct worker *worker, struct str name,
                 char ret_served[MODEL_NAME_BYTES]);
 
-/* Appends a sentence for a client that asked for a model that nobody serves: the first served
- * names, and the option that would serve one of them under the wanted name. */
-void names_write_advice(struct buf *buf, struct str wanted, const struct str *served, size_t count);
+/* Appends a sentence for a client that asked for a model that nobody serves: what an alias makes of
+ * its name, the first served names, and, where no alias is in the way, the option that would serve
+ * one of them under the wanted name. `names` NULL: no aliases. */
+void names_write_advice(const struct names *names, struct buf *buf, struct str wanted,
+                        const struct str *served, size_t count);
 
 /* One row of the table. */
 struct known_name {

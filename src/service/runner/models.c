@@ -312,7 +312,7 @@ void runner_write_advice(struct runner *runner, struct str model, struct buf *bu
     struct listing *listing = mem_new(1, sizeof *listing);
     collect(runner, listing);
     for (size_t i = 0; i < listing->model_count; i++) listing->told[i] = listing->models[i].name;
-    names_write_advice(buf, model, listing->told, listing->model_count);
+    names_write_advice(runner->options.names, buf, model, listing->told, listing->model_count);
     free(listing);
 }
 

@@ -81,6 +81,24 @@ static void hostile_names_find_nothing(void **state) {
     assert_null(found(NULL, "x", "library/"));
 }
 
+static void advice_offers_an_alias_only_where_none_is_in_the_way(void **state) {
+    (void)state;
+    static const struct name_alias aliases[] = {{"*", "large"}};
+    const struct names names = {.aliases = aliases, .alias_count = 1};
+    const struct str served[] = {STR("small")};
+    struct buf text;
+    buf_init(&text, BUF_UNLIMITED);
+    names_write_advice(NULL, &text, STR("mine"), served, 1);
+    buf_add_byte(&text, '\n');
+    names_write_advice(&names, &text, STR("small"), served, 1);
+    buf_add_byte(&text, '\0');
+    assert_string_equal(text.at,
+                        " Served here: 'small'. --alias mine=small serves a model under this "
+                        "name.\n An alias makes it 'large', which is not served. Served here: "
+                        "'small'.");
+    buf_release(&text);
+}
+
 static void no_name_is_in_two_rows_of_the_table(void **state) {
     (void)state;
     for (size_t i = 0; i < names_table_count; i++) {
@@ -146,6 +164,7 @@ int main(void) {
         cmocka_unit_test(a_star_means_all_names_that_begin_so),
         cmocka_unit_test(the_operators_aliases_come_first_and_may_lead_to_each_other),
         cmocka_unit_test(hostile_names_find_nothing),
+        cmocka_unit_test(advice_offers_an_alias_only_where_none_is_in_the_way),
         cmocka_unit_test(no_name_is_in_two_rows_of_the_table),
         cmocka_unit_test(a_given_name_stands_behind_the_operators_aliases),
     };
