@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manifests of runs: what they say, `quern verify` against every kind of damage, `quern replay` on
 a tiny model, and the signature against OpenSSH's own program."""
-import hashlib, json, os, pathlib, random, shutil, signal, subprocess, sys
+import hashlib, json, os, pathlib, random, shutil, signal, sqlite3, subprocess, sys
 
 import pytest
 
@@ -265,20 +265,41 @@ def authorized(key):
 
 
 def fetched(server, batch, folder, headers=None):
-    """The manifest and the files that it names, in a folder, as a client keeps them."""
-    status, text = server.call("GET", f"/v1/batches/{batch['id']}/manifest", headers=headers)
+    """The manifest, its salts and the files that it names, in a folder, as a client keeps them."""
+    path = f"/v1/batches/{batch['id']}/manifest"
+    status, text = server.call("GET", path, headers=headers)
     assert status == 200, text
     is_ = json.loads(text)
     folder.mkdir()
     (folder / "b.manifest.json").write_bytes(text)
+    if is_["version"] == 2:
+        (folder / "b.manifest.salts.json").write_bytes(
+            server.call("GET", f"{path}/salts", headers=headers)[1])
     for name, id_ in (("input", batch["input_file_id"]), ("output", batch["output_file_id"]),
                       ("errors", batch["error_file_id"])):
         assert (name in is_) == bool(id_)
         if id_:
             content = server.call("GET", f"/v1/files/{id_}/content", headers=headers)[1]
             (folder / is_[name]["name"]).write_bytes(content)
-            assert is_[name]["sha256"] == hashlib.sha256(content).hexdigest()
     return is_
+
+
+def verified(home, folder, public, *arguments):
+    """What `quern verify` says of a batch that was fetched into the folder."""
+    done = home.quern("verify", folder / "b.manifest.json", "--json", "--public-key", public,
+                      *arguments)
+    said = json.loads(done.stdout) if done.stdout else None
+    assert (done.returncode == 0) == bool(said and said["is_good"]), done
+    return said, done.stderr
+
+
+def ended(server, lines, endpoint="/v1/completions"):
+    """A batch of these lines that has ended and has a manifest."""
+    file = server.upload(support.jsonl(lines))
+    batch = server.wait(server.json("POST", "/v1/batches", {
+        "input_file_id": file["id"], "endpoint": endpoint, "completion_window": "24h"})["id"])
+    support.until(lambda: server.call("GET", f"/v1/batches/{batch['id']}/manifest")[0] == 200)
+    return batch
 
 
 def test_a_batch_has_a_manifest_that_verifies(home, made, tmp_path):
@@ -286,29 +307,150 @@ def test_a_batch_has_a_manifest_that_verifies(home, made, tmp_path):
     lines[1]["body"]["max_tokens"] = 100000  # too many for the model: a failed line
     model = f"m={made}/m.gguf"
     with support.serving(tmp_path / "state", "--model", model, "--device", "cpu") as server:
-        file = server.upload(support.jsonl(lines))
-        batch = server.wait(server.json("POST", "/v1/batches", {
-            "input_file_id": file["id"], "endpoint": "/v1/completions",
-            "completion_window": "24h"})["id"])
-        support.until(lambda: server.call("GET", f"/v1/batches/{batch['id']}/manifest")[0] == 200)
+        batch = ended(server, lines)
         is_ = fetched(server, batch, tmp_path / "kept")
         text = (tmp_path / "kept/b.manifest.json").read_bytes()
+        salts = (tmp_path / "kept/b.manifest.salts.json").read_bytes()
     assert is_["results"] == {"completed": 3, "failed": 1} and is_["batch"]["id"] == batch["id"]
+    assert is_["version"] == 2 and is_["requests"] == {"are_input": True}
+    assert [(name, sorted(is_[name]), is_[name]["lines"]) for name in ("input", "output", "errors")
+           ] == [(name, ["lines", "lines_sha256", "name"], count)
+                 for name, count in (("input", 4), ("output", 3), ("errors", 1))]
     [by] = is_["computed_by"]
     assert by["settings"] == ["--device", "cpu"]
     assert by["models"][0]["files"][0] == {
         "name": "m.gguf", "bytes": (made / "m.gguf").stat().st_size, "sha256": sum_of(made / "m.gguf")}
     public = home.quern("key", "public", "--state-dir", tmp_path / "state").stdout.strip()
-    done = home.quern("verify", tmp_path / "kept/b.manifest.json", "--json", "--public-key", public)
-    assert done.returncode == 0 and len(json.loads(done.stdout)["files"]) == 4, done.stdout
+    said, _ = verified(home, tmp_path / "kept", public)
+    assert [file["what"] for file in said["files"]] == ["input", "output", "errors", "model"]
     done = home.quern("replay", tmp_path / "kept/b.manifest.json", "--json", "--lines", "1",
                       "--public-key", public)
     assert json.loads(done.stdout)["bit_equal"] == 1, done.stdout
     with support.serving(tmp_path / "state", "--model", model, "--device", "cpu") as server:
-        assert server.call("GET", f"/v1/batches/{batch['id']}/manifest") == (200, text), \
-            "the same bytes after a restart"
+        path = f"/v1/batches/{batch['id']}/manifest"
+        assert (server.call("GET", path), server.call("GET", f"{path}/salts")) == (
+            (200, text), (200, salts)), "the same bytes after a restart"
         assert len((tmp_path / "state/computed_by.jsonl").read_text().split()) == 2, \
             "one record without its sums, one with them, and none of the same server again"
+
+
+def leaves_of(root, content):
+    """The leaves of a file by ADR 32, in Python: SHA-256(salt, line), with the salts of one root."""
+    leaves = []
+    for number, line in enumerate(content.splitlines(keepends=True)):
+        salt = root
+        for level in range(31, -1, -1):
+            salt = hashlib.sha256(salt + bytes([number >> level & 1])).digest()
+        leaves.append(hashlib.sha256(salt + line).hexdigest())
+    return leaves
+
+
+def test_a_batchs_sums_are_salted_anew_and_are_those_of_its_lines(tmp_path):
+    """Two batches of one input: each file has a root of its own, with which its lines, empty ones
+    as well, have the sum of the manifest; and no sum of a whole file is told."""
+    content = b"\n" + support.jsonl(life.echo_lines(5)) + b" \n"
+    roots, sums = set(), set()
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo") as server:
+        file = server.upload(content)
+        for name in "ab":
+            batch = server.wait(server.json("POST", "/v1/batches", {
+                "input_file_id": file["id"], "endpoint": "/v1/chat/completions",
+                "completion_window": "24h"})["id"])
+            support.until(
+                lambda: server.call("GET", f"/v1/batches/{batch['id']}/manifest")[0] == 200)
+            is_ = fetched(server, batch, tmp_path / name)
+            salts = json.loads((tmp_path / name / "b.manifest.salts.json").read_text())
+            assert salts["manifest_sha256"] == sum_of(tmp_path / name / "b.manifest.json")
+            assert list(salts["salts"]) == ["input", "output"] and salts["erasures"] == []
+            for what, [node] in salts["salts"].items():
+                level, index, root = node.split()
+                assert (level, index) == ("0", "0")
+                bytes_ = (tmp_path / name / is_[what]["name"]).read_bytes()
+                leaves = leaves_of(bytes.fromhex(root), bytes_)
+                assert is_[what]["lines"] == len(leaves) == (7 if what == "input" else 5)
+                assert is_[what]["lines_sha256"] == hashlib.sha256(
+                    "".join(f"{leaf}\n" for leaf in leaves).encode()).hexdigest()
+                assert hashlib.sha256(bytes_).hexdigest() not in json.dumps([is_, salts])
+                roots.add(root)
+                sums.add(is_[what]["lines_sha256"])
+    assert len(roots) == len(sums) == 4
+
+
+@pytest.mark.parametrize("draw", support.drawn(range(10), least=1))
+def test_a_changed_byte_of_any_file_of_a_batch_is_found_and_named(home, tmp_path, draw):
+    """Ten times ten changes of input, results, manifest and salts."""
+    rng = random.Random(f"{SEED} {draw}")
+    print(f"seed {SEED}")
+    lines = life.echo_lines(rng.randrange(1, 30))
+    lines[0]["body"]["echo"] = {"status": 400}
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo") as server:
+        batch = ended(server, lines, "/v1/chat/completions")
+        is_ = fetched(server, batch, tmp_path / "kept")
+    public = home.quern("key", "public", "--state-dir", tmp_path / "state").stdout.strip()
+    folder = tmp_path / "kept"
+    keep = {path.name: path.read_bytes() for path in folder.iterdir()}
+    what_of = {is_[what]["name"]: what for what in ("input", "output", "errors") if what in is_}
+    assert set(keep) == {"b.manifest.json", "b.manifest.salts.json", *what_of}
+    assert verified(home, folder, public)[0]["is_good"]
+    for _ in range(10):
+        name = rng.choice(sorted(keep))
+        what = damage(folder, None, name, rng)
+        said, words = verified(home, folder, public)
+        if name.startswith("b.manifest."):
+            assert (said["signature_fault"] if said else "manifest" in words), what
+        else:
+            wrong = [file for file in said["files"] if file["state"] != "good"]
+            assert [(file["what"], file["state"]) for file in wrong] == [(what_of[name], "differs")]
+        (folder / name).write_bytes(keep[name])
+
+
+def test_a_batch_that_ended_before_sums_over_lines_keeps_its_manifest_of_version_1(
+        home, tmp_path):
+    """Its rows of sums are taken away, as they are missing in a state of an older quern."""
+    state = tmp_path / "state"
+    with support.serving(state, "--model", "smollm2=echo") as server:
+        batch = ended(server, life.echo_lines(3), "/v1/chat/completions")
+    with sqlite3.connect(state / "meta.db") as database:
+        assert database.execute("DELETE FROM proofs").rowcount == 2
+    database.close()
+    public = home.quern("key", "public", "--state-dir", state).stdout.strip()
+    with support.serving(state, "--model", "smollm2=echo") as server:
+        is_ = fetched(server, batch, tmp_path / "kept")
+        status, body = server.call("GET", f"/v1/batches/{batch['id']}/manifest/salts")
+        assert status == 404 and b"version 1" in body, body
+    assert is_["version"] == 1 and is_["requests"] == is_["input"]
+    for what, id_ in (("input", batch["input_file_id"]), ("output", batch["output_file_id"])):
+        content = (tmp_path / "kept" / is_[what]["name"]).read_bytes()
+        assert is_[what] == {"name": is_[what]["name"], "id": id_, "bytes": len(content),
+                             "sha256": hashlib.sha256(content).hexdigest()}
+    assert verified(home, tmp_path / "kept", public)[0]["is_good"]
+    (tmp_path / "kept" / is_["output"]["name"]).write_bytes(content[:-1] + b" ")
+    said, _ = verified(home, tmp_path / "kept", public)
+    assert {file["what"]: file["state"] for file in said["files"]} == {
+        "input": "good", "output": "differs"}
+
+
+def test_a_deleted_files_salts_go_with_it_and_the_manifest_stays(home, tmp_path):
+    state = tmp_path / "state"
+    with support.serving(state, "--model", "smollm2=echo") as server:
+        batch = ended(server, life.echo_lines(3), "/v1/chat/completions")
+        is_ = fetched(server, batch, tmp_path / "kept")
+        path = f"/v1/batches/{batch['id']}/manifest"
+        status, body = server.call("DELETE", f"/v1/files/{batch['output_file_id']}")
+        assert status == 200, body
+    with support.serving(state, "--model", "smollm2=echo") as server:  # a start sweeps
+        salts = lambda: json.loads(server.call("GET", f"{path}/salts")[1])["salts"]
+        support.until(lambda: salts()["output"] == [])
+        text = (tmp_path / "kept/b.manifest.json").read_bytes()
+        assert len(salts()["input"]) == 1 and server.call("GET", path) == (200, text)
+        (tmp_path / "kept/b.manifest.salts.json").write_bytes(
+            server.call("GET", f"{path}/salts")[1])
+    public = home.quern("key", "public", "--state-dir", state).stdout.strip()
+    said, _ = verified(home, tmp_path / "kept", public)
+    assert {file["what"]: (file["state"], file["why"]) for file in said["files"]} == {
+        "input": ("good", ""),
+        "output": ("unknown", "the server deleted the file, and its salts with it")}
+    assert support.quern("fsck", "--state-dir", state).returncode == 0
 
 
 def test_a_manifest_is_its_owners_and_of_a_batch_that_has_ended(tmp_path):
@@ -329,12 +471,15 @@ def test_a_manifest_is_its_owners_and_of_a_batch_that_has_ended(tmp_path):
         path = f"/v1/batches/{batch['id']}/manifest"
         status, body = server.call("GET", path, headers=mine)
         assert status == 409 and b"has not ended" in body, body
-        assert server.call("GET", path)[0] == 401
-        assert server.call("GET", path, headers=other)[0] == 404
+        assert server.call("GET", f"{path}/salts", headers=mine)[0] == 409
+        for each in (path, f"{path}/salts"):
+            assert server.call("GET", each)[0] == 401
+            assert server.call("GET", each, headers=other)[0] == 404
         status, body = server.call("POST", f"/v1/batches/{batch['id']}/cancel", {}, headers=mine)
         assert status == 200, body
         support.until(lambda: server.call("GET", path, headers=mine)[0] == 200)
-        assert server.call("GET", path, headers=other)[0] == 404
+        for each in (path, f"{path}/salts"):
+            assert server.call("GET", each, headers=other)[0] == 404
         status, body = server.call("GET", path, headers=mine)
         assert json.loads(body)["batch"]["status"] == "cancelled"
 

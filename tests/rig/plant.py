@@ -9,7 +9,7 @@ from planting import plant
 
 WRITER, SPOOL, LEASES = ("store/seglog_writer.c", "store/files_spool.c", "runner/leases.c")
 CACHE, OBJECT, ADOPT = ("store/result_cache.c", "backup/object.c", "workers/fleet/fleet_adopt.c")
-BATCHES, MULTIPART = ("api/batches.c", "http/multipart.c")
+BATCHES, MULTIPART, SWEEP = ("api/batches.c", "http/multipart.c", "store/files_sweep.c")
 # The file, its text, and the text in its place.
 MISTAKES = [
     # 1: the sync of a log is left out
@@ -69,6 +69,11 @@ MISTAKES = [
     (MULTIPART, "    size_t at = 0;\n    while (at < bytes.bytes) {\n        enum err err = OK;\n",
      "    size_t at = 0;\n    if (rig_planted() == 11 && multipart->state == MULTIPART_DATA)\n"
      "        multipart->matched = 0;\n    while (at < bytes.bytes) {\n        enum err err = OK;\n"),
+    # 12: the salts of a file stay when its row goes
+    (SWEEP, "        if (err == OK) err = proofs_forget_file(store, sweep->ids[i], error);\n",
+     "        if (err == OK && rig_planted() != 12)\n"
+     "            err = proofs_forget_file(store, sweep->ids[i], error);\n"),
 ]
 
-plant("", (WRITER, SPOOL, LEASES, CACHE, OBJECT, ADOPT, BATCHES, MULTIPART), MISTAKES, "int rig_planted(void);\n")
+plant("", (WRITER, SPOOL, LEASES, CACHE, OBJECT, ADOPT, BATCHES, MULTIPART, SWEEP), MISTAKES,
+      "int rig_planted(void);\n")

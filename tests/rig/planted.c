@@ -31,6 +31,7 @@ static const struct {
     {"an answer that leaves the queue before it is durable", "(adoption)"},
     {"a cancel that is answered before it is kept", "(I9)"},
     {"a delimiter of a form that comes in two pieces and is not seen", "(HTTP)"},
+    {"salts that stay when the row of their file goes", "(I17)"},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 

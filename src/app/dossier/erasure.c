@@ -86,10 +86,10 @@ static enum err check_tables(const struct run_proof *proof, struct error *error)
 
 static enum err check_kind(const struct run_proof *proof, struct error *error) {
     char folder[PATH_MAX + 16];
-    if (!proof->wants_salts && entry_of(proof, "batch"))
+    if (entry_of(proof, "batch"))
         return err_set(error, ERR_INVALID,
-                       "%s is of a server's batch, of which no single line is erased; `quern rm` "
-                       "deletes the batch",
+                       "%s is of a server's batch, which the server has as well, and of which no "
+                       "single line is erased; `quern rm` deletes the batch",
                        proof->path);
     if (!proof->wants_salts)
         return err_set(error, ERR_INVALID,

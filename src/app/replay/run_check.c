@@ -90,9 +90,11 @@ enum run_file_state run_check_file(struct run_proof *proof, const char *what, co
                  salts ? "" : " that can be checked without its salts");
         return RUN_FILE_UNKNOWN;
     }
-    if (salts->salts.count == 0 && strcmp(what, "requests") == 0) {
-        snprintf(ret_why, ERROR_TEXT_BYTES,
-                 "an erasure without --requests took the salts of the requests");
+    if (salts->salts.count == 0) {
+        snprintf(ret_why, ERROR_TEXT_BYTES, "%s",
+                 strcmp(what, "requests") == 0
+                     ? "an erasure without --requests took the salts of the requests"
+                     : "the server deleted the file, and its salts with it");
         return RUN_FILE_UNKNOWN;
     }
     return check_lines(salts, path, entry, stop, ret_why);

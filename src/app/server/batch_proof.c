@@ -2,9 +2,11 @@
 #include "server/batch_proof.h"
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "batch/jsonl_file.h"
+#include "batch/proofs.h"
 #include "batch/state.h"
 #include "proof/manifest.h"
 #include "proof/signing_key.h"
@@ -153,7 +155,7 @@ static json_t *computed_by(const struct batch_proof *proof, int64_t begin_unix_s
 }
 
 /* A file by its row; NULL if it was deleted. */
-static json_t *file_of(const struct batch_proof *proof, const char *id, int64_t alive_unix_s) {
+static json_t *whole_file(const struct batch_proof *proof, const char *id, int64_t alive_unix_s) {
     struct store_file file;
     struct error ignored;
     char hex[SHA256_HEX_BYTES];
@@ -164,43 +166,115 @@ static json_t *file_of(const struct batch_proof *proof, const char *id, int64_t 
                      "bytes", (json_int_t)file.bytes, "sha256", hex);
 }
 
+/* A file by its sum over lines; NULL if the batch has none. No id and no size: an erasure changes
+ * both. */
+static json_t *lines_of(struct batch_proofs *proofs, const char *what) {
+    char hex[SHA256_HEX_BYTES];
+    const struct store_proof *row = batch_proofs_row(proofs, what);
+    if (!row) return NULL;
+    sha256_hex(row->lines_sha256, hex);
+    return json_pack("{s:o,s:I,s:s}", "name", run_record_text(row->name), "lines",
+                     (json_int_t)row->lines, "lines_sha256", hex);
+}
+
 static void set(json_t *content, const char *name, json_t *file) {
     if (file) json_object_set_new(content, name, file);
 }
 
-static json_t *content_of(const struct batch_proof *proof, const struct store_batch *batch) {
+static void set_input(const struct batch_proof *proof, const struct store_batch *batch,
+                      struct batch_proofs *proofs, json_t *content) {
+    if (proofs) {
+        set(content, "input", lines_of(proofs, "input"));
+        set(content, "requests", json_pack("{s:b}", "are_input", true));
+        return;
+    }
+    json_t *input = whole_file(proof, batch->input_file_id, batch->created_unix_s);
+    if (input) json_object_set(content, "requests", input);
+    set(content, "input", input);
+}
+
+static void set_results(const struct batch_proof *proof, const struct store_batch *batch,
+                        struct batch_proofs *proofs, json_t *content) {
+    int64_t now_unix_s = clock_unix_s();
+    set(content, "output",
+        proofs ? lines_of(proofs, "output") : whole_file(proof, batch->output_file_id, now_unix_s));
+    set(content, "errors",
+        proofs ? lines_of(proofs, "errors") : whole_file(proof, batch->error_file_id, now_unix_s));
+}
+
+/* `proofs` NULL: the batch has no sums over lines. */
+static json_t *content_of(const struct batch_proof *proof, const struct store_batch *batch,
+                          struct batch_proofs *proofs) {
     int64_t end_unix_s = store_batch_end_unix_s(batch);
     int64_t begin_unix_s =
         batch->in_progress_unix_s ? batch->in_progress_unix_s : batch->created_unix_s;
-    json_t *content = json_pack("{s:s,s:i,s:I}", "object", MANIFEST_OBJECT, "version",
-                                MANIFEST_VERSION_OF_FILES, "created_at", (json_int_t)end_unix_s);
+    int version = proofs ? MANIFEST_VERSION : MANIFEST_VERSION_OF_FILES;
+    json_t *content = json_pack("{s:s,s:i,s:I}", "object", MANIFEST_OBJECT, "version", version,
+                                "created_at", (json_int_t)end_unix_s);
     json_object_set_new(content, "batch",
                         json_pack("{s:s,s:s,s:s,s:o}", "id", batch->id, "endpoint", batch->endpoint,
                                   "status", batch_status_name(batch->status), "model",
                                   *batch->model ? run_record_text(batch->model) : json_null()));
-    json_t *input = file_of(proof, batch->input_file_id, batch->created_unix_s);
-    if (input) json_object_set(content, "requests", input);
-    set(content, "input", input);
+    set_input(proof, batch, proofs, content);
     json_object_set_new(content, "computed_by", computed_by(proof, begin_unix_s, end_unix_s));
     json_object_set_new(content, "results",
                         json_pack("{s:I,s:I}", "completed", (json_int_t)batch->completed, "failed",
                                   (json_int_t)batch->failed));
-    set(content, "output", file_of(proof, batch->output_file_id, clock_unix_s()));
-    set(content, "errors", file_of(proof, batch->error_file_id, clock_unix_s()));
+    set_results(proof, batch, proofs, content);
     return content;
 }
 
-enum err batch_proof_write(void *context, const struct store_batch *batch, struct buf *out,
-                           struct error *error) {
-    const struct batch_proof *proof = context;
+static enum err check_ready(const struct batch_proof *proof, const struct store_batch *batch,
+                            struct error *error) {
     if (!batch_status_is_terminal(batch->status))
         return err_set(error, ERR_CONFLICT, "The batch has not ended; its status is '%s'.",
                        batch_status_name(batch->status));
     if (!atomic_load(&proof->is_ready))
         return err_set(error, ERR_UNAVAILABLE,
                        "The server reads the files of its models for their sums; ask again soon.");
-    json_t *content = content_of(proof, batch);
+    return OK;
+}
+
+static void write_manifest(const struct batch_proof *proof, const struct store_batch *batch,
+                           struct batch_proofs *proofs, struct buf *out) {
+    json_t *content = content_of(proof, batch, proofs);
     manifest_write(out, content, proof->has_key ? &proof->key : NULL);
     json_decref(content);
+}
+
+enum err batch_proof_write(void *context, const struct store_batch *batch, struct buf *out,
+                           struct error *error) {
+    const struct batch_proof *proof = context;
+    struct batch_proofs proofs;
+    enum err err = check_ready(proof, batch, error);
+    if (err != OK) return err;
+    err = batch_proofs_read(proof->store, batch->id, &proofs, error);
+    if (err != OK && err != ERR_NOT_FOUND) return err;
+    write_manifest(proof, batch, err == OK ? &proofs : NULL, out);
+    if (err == OK) batch_proofs_release(&proofs);
+    return OK;
+}
+
+enum err batch_proof_write_salts(void *context, const struct store_batch *batch, struct buf *out,
+                                 struct error *error) {
+    const struct batch_proof *proof = context;
+    struct batch_proofs proofs;
+    struct digest digest;
+    struct buf manifest;
+    enum err err = check_ready(proof, batch, error);
+    if (err == OK) err = batch_proofs_read(proof->store, batch->id, &proofs, error);
+    if (err == ERR_NOT_FOUND)
+        return err_set(error, err,
+                       "The manifest of this batch has the sums of whole files (version 1), which "
+                       "need no salts.");
+    if (err != OK) return err;
+    buf_init(&manifest, BUF_UNLIMITED);
+    write_manifest(proof, batch, &proofs, &manifest);
+    digest_begin(&digest, DIGEST_SHA256);
+    digest_add(&digest, manifest.at, manifest.bytes);
+    digest_end_hex(&digest, proofs.salts.manifest_sha256);
+    run_salts_write(out, &proofs.salts, proof->has_key ? &proof->key : NULL);
+    buf_release(&manifest);
+    batch_proofs_release(&proofs);
     return OK;
 }

@@ -5,8 +5,10 @@
  *
  * The server notes what it computes with (run_record.h) in computed_by.jsonl of its state directory
  * before it begins a line, unless it did so with the same at its last start. The manifest of a
- * batch is made when a client asks: its files' sums are in their rows, and the notes say which
- * records held while it ran. So it has the same bytes each time.
+ * batch is made when a client asks: the sums over the lines of its files are in rows of its end
+ * (batch/proofs.h), and the notes say which records held while it ran. So it has the same bytes
+ * each time. The salts are a second file, made of the same rows. A batch without these rows has a
+ * manifest of version 1, with the sums of whole files, and no salts.
  *
  *   {"from": UNIX_S, "record": {…}}    a line; the last one of a `from` counts, and it counts until
  *                                      the next `from`
@@ -14,7 +16,7 @@
  * The sums of the models' files take seconds where no note of them exists (proof/file_sum.h), so a
  * thread of its own adds them; until then there is no manifest.
  *
- * Thread: batch_proof_begin and batch_proof_close main; batch_proof_write any.
+ * Thread: batch_proof_begin and batch_proof_close main; the others any.
  * Memory: one struct of the caller's. */
 
 #include "node/node.h"
@@ -45,3 +47,6 @@ void batch_proof_close(struct batch_proof *proof);
  * ERR_UNAVAILABLE: the server is not ready for it. */
 enum err batch_proof_write(void *context, const struct store_batch *batch, struct buf *out,
                            struct error *error) MUST_CHECK;
+/* Likewise the salts of that manifest (proof/run_salts.h). ERR_NOT_FOUND: it has version 1. */
+enum err batch_proof_write_salts(void *context, const struct store_batch *batch, struct buf *out,
+                                 struct error *error) MUST_CHECK;

@@ -411,6 +411,7 @@ enum err offline_run(const struct offline_options *options, struct offline_summa
     enum err err = name_folder(options, offline.folder, error);
     if (err != OK) return err;
     node.store.dir = offline.folder;
+    node.runner.skips_proofs = true; /* offline_proof.h proves the files under their final names */
     open_files_raise();
     err = node_open(&offline.node, &node, error);
     if (err != OK) return err;

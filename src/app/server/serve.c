@@ -136,6 +136,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .studio_context = &front->studio,
                               .studio_url = options->studio.url,
                               .manifest = batch_proof_write,
+                              .manifest_salts = batch_proof_write_salts,
                               .manifest_context = &front->proof,
                               .cards = cards,
                               .cards_context = node,

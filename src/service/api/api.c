@@ -81,6 +81,8 @@ const struct http_route api_routes[] = {
      HTTP_PLAIN},
     {"GET", "/v1/batches/{id}/manifest", KEY_SCOPE_BATCHES, batches_manifest, NULL,
      "retrieveBatchManifest", HTTP_PLAIN},
+    {"GET", "/v1/batches/{id}/manifest/salts", KEY_SCOPE_BATCHES, batches_manifest_salts, NULL,
+     "retrieveBatchManifestSalts", HTTP_PLAIN},
     {"POST", "/v1/chat/completions", KEY_SCOPE_INFER, inference_chat, NULL, "createChatCompletion",
      HTTP_LARGE_BODY},
     {"POST", "/v1/completions", KEY_SCOPE_INFER, inference_completions, NULL, "createCompletion",

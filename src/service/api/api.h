@@ -124,6 +124,9 @@ struct api_options {
     /* Appends the manifest of a batch that has ended; any thread. NULL: there are none. */
     enum err (*manifest)(void *context, const struct store_batch *batch, struct buf *out,
                          struct error *error);
+    /* Likewise its salts (proof/run_salts.h); ERR_NOT_FOUND: it has none. */
+    enum err (*manifest_salts)(void *context, const struct store_batch *batch, struct buf *out,
+                               struct error *error);
     void *manifest_context;
     /* The copy that is waited for before an answer tells of a change; NULL: there is none. */
     struct copy *copy;

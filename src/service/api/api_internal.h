@@ -160,6 +160,7 @@ void batches_cancel(void *context, struct http_request *request);
 void batches_delete(void *context, struct http_request *request);
 void batches_pause(void *context, struct http_request *request);
 void batches_manifest(void *context, struct http_request *request);
+void batches_manifest_salts(void *context, struct http_request *request);
 void batches_resume(void *context, struct http_request *request);
 void batches_retry(void *context, struct http_request *request);
 /* results.c */

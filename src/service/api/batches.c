@@ -334,22 +334,33 @@ void batches_resume(void *context, struct http_request *request) {
     set_paused(context, request, false);
 }
 
-/* What the batch was made of, signed; its bytes are the same each time. */
-void batches_manifest(void *context, struct http_request *request) {
-    struct api *api = context;
+typedef enum err (*proof_fn)(void *context, const struct store_batch *batch, struct buf *out,
+                             struct error *error);
+
+static void answer_proof(struct api *api, struct http_request *request, proof_fn write) {
     struct store_batch batch;
     struct buf body;
     struct error error;
     if (!batches_find(api, request, &batch)) return;
     buf_init(&body, BUF_UNLIMITED);
-    enum err err = api->options.manifest
-                       ? api->options.manifest(api->options.manifest_context, &batch, &body, &error)
-                       : err_set(&error, ERR_UNAVAILABLE, "This server makes no manifests.");
+    enum err err = write ? write(api->options.manifest_context, &batch, &body, &error)
+                         : err_set(&error, ERR_UNAVAILABLE, "This server makes no manifests.");
     store_batch_release(&batch);
     if (err == OK) {
         api_answer_json(request, &body);
         return;
     }
     buf_release(&body);
-    fail(request, err, &error);
+    api_fail_err(request, err, &error, NULL);
+}
+
+/* What the batch was made of, signed; its bytes are the same each time. */
+void batches_manifest(void *context, struct http_request *request) {
+    struct api *api = context;
+    answer_proof(api, request, api->options.manifest);
+}
+
+void batches_manifest_salts(void *context, struct http_request *request) {
+    struct api *api = context;
+    answer_proof(api, request, api->options.manifest_salts);
 }

@@ -5,6 +5,7 @@
 #include "batch/index.h"
 #include "batch/jsonl_file.h"
 #include "batch/line.h"
+#include "batch/proofs.h"
 #include "batch/publish.h"
 #include "batch/state.h"
 #include "json/span.h"
@@ -280,12 +281,18 @@ static void check_owners(struct check *check) {
     }
 }
 
+/* Checks I17: the manifest of an ended batch verifies. */
+static void report_proof(void *context, const char *sentence) {
+    violated(context, "%s", sentence);
+}
+
 static void check_batch(struct check *check, const struct store_batch *batch) {
     check->batch = batch;
     check->batch_violations = 0;
     check_times(check);
     check_outbox(check);
     check_owners(check);
+    batch_proofs_check(check->store, batch, report_proof, check);
     if (batch_status_is_terminal(batch->status)) {
         if (batch->total > 0 && batch->status != BATCH_FAILED) check_published(check);
     } else if (batch->total > 0) {

@@ -2,9 +2,11 @@
 #include "batch/publish.h"
 
 #include "base/crc.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "batch/completion_order.h"
 #include "batch/line.h"
+#include "batch/proofs.h"
 #include "batch/state.h"
 
 #include <assert.h>
@@ -21,6 +23,7 @@ struct side {
     struct buf pending;
     uint64_t lines;
     uint64_t bytes;
+    struct proof_maker maker; /* not begun without an input */
 };
 
 struct work {
@@ -72,6 +75,7 @@ static enum err add_line(struct work *work, struct side *side, struct str line, 
     side->lines++;
     side->bytes += line.bytes;
     buf_add_str(&side->pending, line);
+    if (work->publish->input) proof_maker_add(&side->maker, line);
     return side->pending.bytes >= PIECE_BYTES ? write_pending(work, side, error) : OK;
 }
 
@@ -147,12 +151,11 @@ static enum err write_lines(struct work *work, enum batch_status target, struct 
 
 /* Adds one file to the transaction. *ret_id stays empty if the file has no line. */
 static enum err place_side(struct work *work, struct side *side, const char *which,
-                           struct store_file *files, size_t *file_count, char *ret_id,
-                           struct error *error) {
+                           struct store_published *published, char *ret_id, struct error *error) {
     ret_id[0] = '\0';
     if (!side->spool) return OK;
     const struct batch_publish *publish = work->publish;
-    struct store_file *file = &files[*file_count];
+    struct store_file *file = &published->files[published->file_count];
     *file = (struct store_file){.purpose = "batch_output", .created_unix_s = publish->now_unix_s};
     if (publish->batch->output_expires_after_s)
         file->expires_unix_s = publish->now_unix_s + publish->batch->output_expires_after_s;
@@ -163,30 +166,67 @@ static enum err place_side(struct work *work, struct side *side, const char *whi
     side->spool = NULL;
     if (err != OK) return err;
     memcpy(ret_id, file->id, STORE_ID_BYTES);
-    (*file_count)++;
+    published->file_count++;
     return OK;
+}
+
+/* Adds the sums of a placed file, the last one. */
+static void prove_side(struct side *side, const char *what, const char *file_id,
+                       struct store_published *published) {
+    if (!*file_id) return;
+    struct store_proof *proof = &published->proofs[published->proof_count++];
+    const struct store_file *file = &published->files[published->file_count - 1];
+    proof_maker_end(&side->maker, what, proof);
+    memcpy(proof->name, file->filename, sizeof proof->name);
+    memcpy(proof->file_id, file->id, sizeof proof->file_id);
+}
+
+/* Adds the sums of the input. Without them there are none of the results: *ret_proves. */
+static enum err prove_input(const struct batch_publish *publish, struct store_published *published,
+                            bool *ret_proves, struct error *error) {
+    *ret_proves = false;
+    if (!publish->input) return OK;
+    enum err err = proof_of_input(publish->input_fd, publish->input, publish->stopped,
+                                  publish->context, &published->proofs[0], error);
+    if (err == ERR_CANCELLED) return err;
+    *ret_proves = err == OK;
+    published->proof_count = err == OK;
+    if (err != OK)
+        log_warn("batch=%s event=no_proofs error=\"%s\"", publish->batch->id, error->text);
+    return OK;
+}
+
+/* Makes all files durable, and what the transaction adds. */
+static enum err place_all(struct work *work, struct store_published *published,
+                          struct store_batch *ended, struct error *error) {
+    bool proves;
+    enum err err = prove_input(work->publish, published, &proves, error);
+    if (err == OK)
+        err = place_side(work, &work->output, "output", published, ended->output_file_id, error);
+    if (err == OK && proves) prove_side(&work->output, "output", ended->output_file_id, published);
+    if (err == OK)
+        err = place_side(work, &work->errors, "error", published, ended->error_file_id, error);
+    if (err == OK && proves) prove_side(&work->errors, "errors", ended->error_file_id, published);
+    if (err != OK) return err;
+    return completion_order_write(&work->order, work->publish->store, work->publish->batch->id,
+                                  error);
 }
 
 static enum err finish(struct work *work, struct store_batch *batch, enum batch_status target,
                        struct error *error) {
     const struct batch_publish *publish = work->publish;
-    struct store_file files[2];
-    size_t file_count = 0;
+    struct store_published published = {.file_count = 0};
     struct store_batch ended = *batch;
-    enum err err =
-        place_side(work, &work->output, "output", files, &file_count, ended.output_file_id, error);
-    if (err == OK)
-        err = place_side(work, &work->errors, "error", files, &file_count, ended.error_file_id,
-                         error);
-    if (err == OK)
-        err = completion_order_write(&work->order, publish->store, publish->batch->id, error);
-    if (err != OK) return err;
-    ended.completed = work->output.lines;
-    ended.failed = work->failed;
-    ended.usage = work->usage;
-    ended.has_usage = true;
-    batch_move(&ended, target, publish->now_unix_s);
-    err = store_batch_update(publish->store, &ended, batch->status, files, file_count, error);
+    enum err err = place_all(work, &published, &ended, error);
+    if (err == OK) {
+        ended.completed = work->output.lines;
+        ended.failed = work->failed;
+        ended.usage = work->usage;
+        ended.has_usage = true;
+        batch_move(&ended, target, publish->now_unix_s);
+        err = store_batch_update(publish->store, &ended, batch->status, &published, error);
+    }
+    for (size_t i = 0; i < published.proof_count; i++) free(published.proofs[i].salts);
     if (err == OK) *batch = ended;
     return err;
 }
@@ -200,6 +240,10 @@ enum err batch_publish(const struct batch_publish *publish, struct store_batch *
     buf_init(&work.line, RECORD_BYTES_MAX);
     completion_order_init(&work.order, seglog_last_sequence(publish->log));
     buf_init(&work.custom_id, RECORD_BYTES_MAX);
+    if (publish->input) {
+        proof_maker_begin(&work.output.maker);
+        proof_maker_begin(&work.errors.maker);
+    }
     enum err err = write_lines(&work, target, error);
     if (err == OK) err = finish(&work, batch, target, error);
     if (err == ERR_UNAVAILABLE)
@@ -213,6 +257,8 @@ enum err batch_publish(const struct batch_publish *publish, struct store_batch *
     buf_release(&work.errors.pending);
     buf_release(&work.line);
     buf_release(&work.custom_id);
+    proof_maker_release(&work.output.maker);
+    proof_maker_release(&work.errors.maker);
     completion_order_release(&work.order);
     return err;
 }

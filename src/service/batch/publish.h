@@ -8,8 +8,11 @@
  * files. A request without a record gets the code of batch/result.h that belongs to the state in
  * which the batch ends.
  *
+ * The same transaction has the sums over lines of input and result files (proofs.h), with new salts
+ * each time, unless the input cannot be read any more.
+ *
  * Thread: one.
- * Memory: two buffers of 1 MiB. */
+ * Memory: two buffers of 1 MiB, and one more while the input is read. */
 
 #include "batch/index.h"
 #include "batch/result.h"
@@ -20,6 +23,7 @@ struct batch_publish {
     struct seglog *log;
     const struct line_index *index;
     int input_fd;
+    const struct store_file *input; /* its row; NULL: it cannot be read any more */
     int64_t now_unix_s;
     void *context;
     bool (*stopped)(void *context); /* asked between lines; NULL allowed */

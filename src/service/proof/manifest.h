@@ -20,8 +20,8 @@
  * are those above, and (4) a signature, if there is one, is of the text.
  *
  * Version 2 has the sums of input and output over their lines (line_sum.h), whose salts are in a
- * file of their own (run_salts.h). Version 1 has the sums of whole files; batches of a server have
- * it still.
+ * file of their own (run_salts.h). Version 1 has the sums of whole files: older runs and batches
+ * have it, and batches whose sums over lines could not be made.
  *
  * Thread: any; pure.
  * Memory: the tree belongs to the caller. */

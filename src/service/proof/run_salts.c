@@ -148,16 +148,14 @@ void run_salts_write(struct buf *out, const struct run_salts *salts, const struc
     json_decref(content);
 }
 
-static enum err read_content(struct run_salts *salts, const json_t *content, struct error *error) {
-    const char *sum = json_string_value(json_object_get(content, "manifest_sha256")), *what;
+static enum err read_members(struct run_salts *salts, json_t *lists, json_t *erasures,
+                             struct error *error) {
+    const char *what;
     const json_t *list;
-    json_t *lists = json_object_get(content, "salts");
-    json_t *erasures = json_object_get(content, "erasures");
     size_t i;
-    if (!sum || strlen(sum) != SHA256_HEX_BYTES - 1 || !json_is_object(lists) ||
-        json_object_size(lists) > RUN_SALTS_FILES_MAX || !json_is_array(erasures))
+    if (!json_is_object(lists) || json_object_size(lists) > RUN_SALTS_FILES_MAX ||
+        !json_is_array(erasures))
         return err_set(error, ERR_CORRUPT, "it lacks a member");
-    memcpy(salts->manifest_sha256, sum, SHA256_HEX_BYTES);
     json_object_foreach(lists, what, list) {
         if (strlen(what) >= RUN_SALTS_NAME_BYTES)
             return err_set(error, ERR_CORRUPT, "it has salts of an unknown file");
@@ -171,6 +169,23 @@ static enum err read_content(struct run_salts *salts, const json_t *content, str
         if (err != OK) return err;
     }
     return check_twice(salts, error);
+}
+
+enum err run_salts_take(struct run_salts *ret_salts, json_t *lists, json_t *erasures,
+                        struct error *error) {
+    run_salts_init(ret_salts);
+    enum err err = read_members(ret_salts, lists, erasures, error);
+    if (err != OK) run_salts_release(ret_salts);
+    return err;
+}
+
+static enum err read_content(struct run_salts *salts, const json_t *content, struct error *error) {
+    const char *sum = json_string_value(json_object_get(content, "manifest_sha256"));
+    if (!sum || strlen(sum) != SHA256_HEX_BYTES - 1)
+        return err_set(error, ERR_CORRUPT, "it lacks a member");
+    memcpy(salts->manifest_sha256, sum, SHA256_HEX_BYTES);
+    return read_members(salts, json_object_get(content, "salts"),
+                        json_object_get(content, "erasures"), error);
 }
 
 bool run_salts_is_one(struct str text) {

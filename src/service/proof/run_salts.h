@@ -46,6 +46,10 @@ struct run_salts {
     unsigned char public[SSH_PUBLIC_BYTES];
 };
 
+/* Takes the members `salts` and `erasures`, as they are in the file. ERR_CORRUPT if they are not
+ * valid. After OK the caller releases it. */
+enum err run_salts_take(struct run_salts *ret_salts, json_t *lists, json_t *erasures,
+                        struct error *error) MUST_CHECK;
 /* The path of the salts of a manifest. False if it is too long. */
 bool run_salts_path(const char *manifest, char *ret_path, size_t bytes);
 /* Salts of a new run, without a file. */

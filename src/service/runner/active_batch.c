@@ -194,7 +194,7 @@ enum err active_load(struct runner *runner, struct active_batch *batch, struct e
     if (err != OK) return err;
     struct store_batch row = batch->row;
     row.epoch++;
-    err = store_batch_update(runner->store, &row, row.status, NULL, 0, error);
+    err = store_batch_update(runner->store, &row, row.status, NULL, error);
     if (err != OK) return err;
     batch->row.epoch = row.epoch;
     if (!batch->runs.at) runs_make(&batch->runs, batch->index);
@@ -258,7 +258,7 @@ enum err active_move(struct runner *runner, struct active_batch *batch, enum bat
                      struct error *error) {
     struct store_batch row = batch->row;
     batch_move(&row, to, runner_now_unix_s(runner));
-    enum err err = store_batch_update(runner->store, &row, batch->row.status, NULL, 0, error);
+    enum err err = store_batch_update(runner->store, &row, batch->row.status, NULL, error);
     if (err != OK) return err;
     /* Only the members that a move changes: other threads read the rest without the lock. */
     batch->row.status = row.status;

@@ -17,7 +17,7 @@ static enum err set_paused(struct runner *runner, struct active_batch *batch,
                            enum batch_paused paused, struct error *error) {
     struct store_batch row = batch->row;
     row.paused = paused;
-    enum err err = store_batch_update(runner->store, &row, row.status, NULL, 0, error);
+    enum err err = store_batch_update(runner->store, &row, row.status, NULL, error);
     if (err != OK) return err;
     batch->row.paused = paused;
     runner->progress++;

@@ -33,7 +33,7 @@ static bool is_stopped(void *context) {
 static enum err end_bare(struct runner *runner, struct store_batch *row, struct error *error) {
     struct store_batch ended = *row;
     batch_move(&ended, batch_publish_target(row), runner_now_unix_s(runner));
-    enum err err = store_batch_update(runner->store, &ended, row->status, NULL, 0, error);
+    enum err err = store_batch_update(runner->store, &ended, row->status, NULL, error);
     if (err == OK) *row = ended;
     return err;
 }
@@ -43,17 +43,20 @@ static enum err publish_files(struct runner *runner, struct active_batch *batch,
                               struct error *error) {
     struct asker asker = {runner, batch};
     if (!batch->index || !batch->log) return end_bare(runner, row, error);
+    struct store_file input;
     int input_fd = -1;
     enum err err = store_input_open(runner->store, str_from(row->input_file_id),
-                                    row->created_unix_s, &input_fd, NULL, error);
+                                    row->created_unix_s, &input_fd, &input, error);
     if (err == ERR_EXHAUSTED) return err;
     /* Without the input, a batch whose lines all have a result still ends. */
     if (err != OK) input_fd = -1;
+    bool proves = err == OK && !runner->options.skips_proofs;
     struct batch_publish publish = {.store = runner->store,
                                     .batch = row,
                                     .log = batch->log,
                                     .index = batch->index,
                                     .input_fd = input_fd,
+                                    .input = proves ? &input : NULL,
                                     .now_unix_s = runner_now_unix_s(runner),
                                     .context = &asker,
                                     .stopped = is_stopped};

@@ -73,6 +73,7 @@ struct runner_options {
     /* Lines of batches that runner_start takes up wait until runner_adopted, because workers that
      * have outlived the former start may have them. */
     bool holds_lines;
+    bool skips_proofs; /* nobody asks for manifests of batches (batch/proofs.h) */
 };
 
 enum err runner_open(struct runner **ret_runner, struct store *store,

@@ -5,6 +5,7 @@
 #include "store/files_internal.h"
 #include "store/fsck.h"
 #include "store/outbox_internal.h"
+#include "store/proofs_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -404,9 +405,22 @@ enum err store_batch_next(struct store *store, uint64_t after_sequence,
 struct update_call {
     const struct store_batch *batch;
     enum batch_status from;
-    const struct store_file *files;
-    size_t file_count;
+    const struct store_published *published; /* NULL: nothing */
 };
+
+/* The rows of files and proofs. */
+static enum err add_published(struct store *store, const struct update_call *call,
+                              struct error *error) {
+    const struct store_published *published = call->published;
+    enum err err = OK;
+    for (size_t i = 0; published && i < published->file_count && err == OK; i++) {
+        struct store_file file = published->files[i];
+        err = store_file_add_row(store, &file, error);
+    }
+    for (size_t i = 0; published && i < published->proof_count && err == OK; i++)
+        err = proofs_put_row(store, call->batch->id, &published->proofs[i], error);
+    return err;
+}
 
 static enum err update_row(struct store *store, void *context, struct error *error) {
     const struct update_call *call = context;
@@ -426,22 +440,20 @@ static enum err update_row(struct store *store, void *context, struct error *err
     err = database_run(store, statement, &changes, error);
     if (err == OK && changes == 0)
         err = err_set(error, ERR_CONFLICT, "batch %s is in another state by now", call->batch->id);
-    for (size_t i = 0; i < call->file_count && err == OK; i++) {
-        struct store_file file = call->files[i];
-        err = store_file_add_row(store, &file, error);
-    }
+    if (err == OK) err = add_published(store, call, error);
     if (err == OK && call->from < BATCH_COMPLETED && call->batch->status >= BATCH_COMPLETED)
         err = outbox_add_end(store, call->batch, error);
     return err;
 }
 
 enum err store_batch_update(struct store *store, const struct store_batch *batch,
-                            enum batch_status from, const struct store_file *files,
-                            size_t file_count, struct error *error) {
-    struct update_call call = {batch, from, files, file_count};
+                            enum batch_status from, const struct store_published *published,
+                            struct error *error) {
+    struct update_call call = {batch, from, published};
     enum err err = database_transact(store, update_row, &call, error);
     if (err != OK) return err;
-    for (size_t i = 0; i < file_count; i++) store_file_settle(store, files[i].id, OK);
+    for (size_t i = 0; published && i < published->file_count; i++)
+        store_file_settle(store, published->files[i].id, OK);
     if (from < BATCH_COMPLETED && batch->status >= BATCH_COMPLETED) store_note_end(store, batch);
     return OK;
 }

@@ -10,7 +10,7 @@
  * Memory: a row owns its long texts; store_batch_release frees them.
  * Invariant: a row changes state only by an UPDATE that names the state it was in. */
 
-#include "store/files.h"
+#include "store/proofs.h"
 
 enum batch_status {
     BATCH_VALIDATING,
@@ -156,12 +156,20 @@ enum err store_batch_find(struct store *store, const struct store_batch_wish *wi
 /* The first unfinished batch after `after_sequence`, oldest first; ERR_NOT_FOUND without one. */
 enum err store_batch_next_live(struct store *store, uint64_t after_sequence,
                                struct store_batch *ret_batch, struct error *error) MUST_CHECK;
-/* Writes the changeable fields, adds the rows of `files` (store_spool_place) and, if the batch
- * ends, the outbox rows of its end. All of it is one transaction, for a row in state `from`; for
- * any other state it is ERR_CONFLICT and writes nothing. */
+/* What a batch gets at its end. */
+struct store_published {
+    struct store_file files[2]; /* (file_count) that were placed by store_spool_place */
+    size_t file_count;
+    struct store_proof proofs[STORE_PROOFS_MAX]; /* (proof_count) */
+    size_t proof_count;
+};
+
+/* Writes the changeable fields, adds the rows of `published` (NULL: none) and, if the batch ends,
+ * the outbox rows of its end. All of it is one transaction, for a row in state `from`; for any
+ * other state it is ERR_CONFLICT and writes nothing. */
 enum err store_batch_update(struct store *store, const struct store_batch *batch,
-                            enum batch_status from, const struct store_file *files,
-                            size_t file_count, struct error *error) MUST_CHECK;
+                            enum batch_status from, const struct store_published *published,
+                            struct error *error) MUST_CHECK;
 /* When a batch ended; 0 before. */
 int64_t store_batch_end_unix_s(const struct store_batch *batch);
 /* Counts the batches in each state. */

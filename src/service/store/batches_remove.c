@@ -147,6 +147,8 @@ static enum err remove_rows(struct store *store, void *context, struct error *er
     static const char *const statements[] = {
         "DELETE FROM judgement_curators WHERE batch_id = ?1",
         "DELETE FROM outbox WHERE subject = ?1",
+        "DELETE FROM proofs WHERE batch_id = ?1",
+        "DELETE FROM erasures WHERE batch_id = ?1",
         "DELETE FROM batches WHERE id = ?1 AND deleted IS NOT NULL",
     };
     const char *id = context;

@@ -7,9 +7,9 @@
  * has the same; from then on no client sees any of them, and the batch's idempotency key is free.
  * What is left goes in this order, each step once more after a kill: its answers in the result
  * cache, its judgements in pieces, its folder and its files of label_studio/, the bytes of its
- * files, and in a last transaction the row with its events. The folder is gone, durably, before the
- * row, because a folder without a row is damage (store.md, I15). A start and each sweep go on with
- * what a kill has left.
+ * files, and in a last transaction the row with its events and proofs. The folder is gone, durably,
+ * before the row, because a folder without a row is damage (store.md, I15). A start and each sweep
+ * go on with what a kill has left.
  *
  * Things in lost/ and backups are not the batch's, and stay.
  *

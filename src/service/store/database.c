@@ -180,6 +180,23 @@ static const char *const migrations[] = {
     " name TEXT PRIMARY KEY,"
     " model TEXT NOT NULL,"
     " created INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
+    /* Sums over lines of ended batches, and what was erased of them (proofs.h). */
+    "CREATE TABLE proofs ("
+    " batch_id TEXT NOT NULL,"
+    " what TEXT NOT NULL CHECK (what IN ('input', 'output', 'errors')),"
+    " name TEXT NOT NULL,"
+    " file_id TEXT NOT NULL,"
+    " lines INTEGER NOT NULL CHECK (lines >= 0),"
+    " lines_sha256 BLOB NOT NULL CHECK (length(lines_sha256) = 32),"
+    " salts TEXT,"
+    " PRIMARY KEY (batch_id, what)) STRICT;"
+    "CREATE INDEX proofs_file ON proofs (file_id);"
+    "CREATE TABLE erasures ("
+    " sequence INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " batch_id TEXT NOT NULL,"
+    " erased INTEGER NOT NULL,"
+    " record TEXT NOT NULL) STRICT;"
+    "CREATE INDEX erasures_of ON erasures (batch_id);",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 
@@ -412,7 +429,7 @@ enum err database_open(struct store *store, struct error *error) {
     enum err err = exec_sql(store,
                             "PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;"
                             "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"
-                            "PRAGMA mmap_size=0;",
+                            "PRAGMA mmap_size=0; PRAGMA secure_delete=ON;",
                             error);
     if (err == OK) err = check_whole(store, error);
     if (err == OK) err = check_version(store, &version, error);

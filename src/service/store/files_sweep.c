@@ -10,6 +10,7 @@
 #include "store/files_internal.h"
 #include "store/fsck.h"
 #include "store/lost.h"
+#include "store/proofs_internal.h"
 #include "store/uploads.h"
 
 #include <dirent.h>
@@ -71,6 +72,7 @@ static enum err remove_rows(struct store *store, void *context, struct error *er
         if (err != OK) break;
         database_bind_str(statement, 1, str_from(sweep->ids[i]));
         err = database_run(store, statement, NULL, error);
+        if (err == OK) err = proofs_forget_file(store, sweep->ids[i], error);
     }
     return err;
 }

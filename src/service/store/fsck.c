@@ -4,6 +4,7 @@
 #include "base/os.h"
 #include "store/answers_forget.h"
 #include "store/files_internal.h"
+#include "store/proofs.h"
 #include "store/wal_check.h"
 
 #include <stdio.h>
@@ -147,6 +148,36 @@ static enum err check_cached(void *context, const char *file, const char *batch_
     return OK;
 }
 
+/* --- proofs --- */
+
+/* Rows whose batch or file has gone. */
+static enum err check_proofs(struct store *store, fsck_report_fn report, void *context,
+                             struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    char batch_id[STORE_ID_BYTES], what[STORE_PROOF_WHAT_BYTES], sentence[256];
+    pthread_mutex_lock(&store->lock);
+    enum err err = database_prepare(
+        store, &statement,
+        "SELECT batch_id, what, NOT EXISTS (SELECT 1 FROM batches WHERE id = batch_id) AS is_alone"
+        " FROM proofs WHERE is_alone OR (salts IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM files WHERE id = file_id))",
+        error);
+    while (err == OK && (err = database_step(store, statement, &row, error)) == OK && row) {
+        database_column(statement, 0, batch_id, sizeof batch_id);
+        database_column(statement, 1, what, sizeof what);
+        snprintf(sentence, sizeof sentence,
+                 sqlite3_column_int(statement, 2)
+                     ? "%s: it is deleted, and the sum of its %s is still there (I17)"
+                     : "%s: its %s is deleted, and the salts of it are still there (I17)",
+                 batch_id, what);
+        report(context, sentence);
+    }
+    sqlite3_finalize(statement);
+    pthread_mutex_unlock(&store->lock);
+    return err;
+}
+
 enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
                     struct error *error) {
     struct store_file file = {0};
@@ -155,6 +186,7 @@ enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
         check_file(store, &file, report, context);
     if (err == ERR_NOT_FOUND) err = check_parts(store, report, context, error);
     if (err == OK) err = check_log(store, report, context, error);
+    if (err == OK) err = check_proofs(store, report, context, error);
     struct cache_check check = {store, report, context};
     if (err == OK) err = result_cache_tell(store->dir, check_cached, &check, error);
     return err == OK ? store_tell_unknown(store, report, context, error) : err;

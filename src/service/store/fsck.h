@@ -6,9 +6,9 @@
  * The bytes of every file and of every part of an upload must be those of its row (invariants I1
  * and I7). Bytes that were acknowledged, and folders of runs, must have a row, and no whole
  * transaction may stand after a damaged frame of the database's log (I15). The result cache
- * has no answers of a batch without a row (I16). Bytes that were never
- * acknowledged violate nothing: the next start removes them. batch/fsck.h checks the invariants of
- * batches.
+ * has no answers of a batch without a row (I16). No salts are left of a file without a row (I17).
+ * Bytes that were never acknowledged violate nothing: the next start removes them. batch/fsck.h
+ * checks the invariants of batches.
  *
  * Thread: one.
  * Memory: none kept. */

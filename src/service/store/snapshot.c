@@ -259,10 +259,11 @@ enum err snapshot_needs_input(struct snapshot *snapshot, const char *file_id, bo
                file_id, ret_needed, error);
 }
 
-static enum err forget_file(struct snapshot *copy, const char *id, struct error *error) {
+static enum err run_on(struct snapshot *copy, const char *sql, const char *id,
+                       struct error *error) {
     sqlite3_stmt *statement;
     bool row;
-    enum err err = prepare(copy, &statement, "DELETE FROM files WHERE id = ?1", error);
+    enum err err = prepare(copy, &statement, sql, error);
     if (err != OK) return err;
     sqlite3_bind_text(statement, 1, id, -1, SQLITE_TRANSIENT);
     err = step(copy, statement, &row, error);
@@ -270,16 +271,28 @@ static enum err forget_file(struct snapshot *copy, const char *id, struct error 
     return err;
 }
 
+/* The server that runs may be an older quern, whose database has no proofs yet. */
+static enum err forget_file(struct snapshot *copy, const char *id, bool has_proofs,
+                            struct error *error) {
+    enum err err = run_on(copy, "DELETE FROM files WHERE id = ?1", id, error);
+    if (err != OK || !has_proofs) return err;
+    return run_on(copy, "UPDATE proofs SET salts = NULL WHERE file_id = ?1", id, error);
+}
+
 enum err snapshot_forget_files(const char *path, const char *ids, size_t count,
                                struct error *error) {
     struct snapshot *copy;
+    bool has_proofs = false;
     enum err err = open_database(&copy, path, SQLITE_OPEN_READWRITE, error);
     if (err != OK) return err;
+    err = ask(copy, "SELECT count(*) FROM sqlite_schema WHERE name = ?1", "proofs", &has_proofs,
+              error);
     /* A copy whose change is cut off is thrown away, so that it needs no journal on the disk. */
-    if (sqlite3_exec(copy->db, "PRAGMA journal_mode=MEMORY; BEGIN", NULL, NULL, NULL) != SQLITE_OK)
+    if (err == OK &&
+        sqlite3_exec(copy->db, "PRAGMA journal_mode=MEMORY; BEGIN", NULL, NULL, NULL) != SQLITE_OK)
         err = fault(copy->db, path, error);
     for (size_t i = 0; i < count && err == OK; i++)
-        err = forget_file(copy, ids + i * STORE_ID_BYTES, error);
+        err = forget_file(copy, ids + i * STORE_ID_BYTES, has_proofs, error);
     if (err == OK && sqlite3_exec(copy->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
         err = fault(copy->db, path, error);
     snapshot_close(copy);

@@ -5,11 +5,11 @@
  *
  * SQLite keeps the few facts that need transactions, plain files keep bytes, segment logs keep
  * results (seglog.h). Files are in files.h, uploads in parts in uploads.h, batches in batches.h,
- * and judgements of their answers in judgements.h.
+ * judgements of their answers in judgements.h, and sums of their files in proofs.h.
  *
  *   LOCK                          locked while open, so that two servers never share a directory
  *   moved, restoring              marks that keep the directory closed (state_marks.h)
- *   meta.db                       rows of files, uploads, batches, judgements, and the outbox
+ *   meta.db                       rows of files, uploads, batches, judgements, proofs; the outbox
  *   keys.jsonl                    not the store's: see keys/key_file.h
  *   files/ab/<id>                 immutable bytes of uploads and published results, mode 0400
  *   parts/<id>                    bytes of uploads that are not complete

@@ -77,8 +77,7 @@ static struct store_batch put_batch(struct scratch *s, const struct store_file *
     assert_int_equal(store_batch_insert(s->store, &batch, &s->error), OK);
     batch.status = BATCH_IN_PROGRESS;
     batch.in_progress_unix_s = 101;
-    assert_int_equal(store_batch_update(s->store, &batch, BATCH_VALIDATING, NULL, 0, &s->error),
-                     OK);
+    assert_int_equal(store_batch_update(s->store, &batch, BATCH_VALIDATING, NULL, &s->error), OK);
     return batch;
 }
 

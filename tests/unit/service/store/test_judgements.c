@@ -236,7 +236,7 @@ static int tamper(const struct scratch *s, const char *sql) {
 /* Takes back what version 9 and those after it add. */
 #define NO_DELETION                                                                                \
     "DROP INDEX batches_messages; ALTER TABLE batches DROP COLUMN inline_requests;"                \
-    "DROP TABLE model_names;"                                                                      \
+    "DROP TABLE model_names; DROP TABLE proofs; DROP TABLE erasures;"                              \
     "DROP TRIGGER judgements_kept; DROP INDEX batches_ended; DROP INDEX batches_leaving;"          \
     "DROP INDEX batches_input; DROP INDEX batches_output; DROP INDEX batches_errors;"              \
     "ALTER TABLE batches DROP COLUMN deleted;"                                                     \

@@ -16,7 +16,7 @@ static struct store_batch make(struct scratch *s, int number, const char *url) {
 static void end(struct scratch *s, struct store_batch *batch, int64_t now) {
     batch->status = BATCH_COMPLETED;
     batch->completed_unix_s = now;
-    assert_int_equal(store_batch_update(s->store, batch, BATCH_FINALIZING, NULL, 0, &s->error), OK);
+    assert_int_equal(store_batch_update(s->store, batch, BATCH_FINALIZING, NULL, &s->error), OK);
     store_batch_release(batch);
 }
 
@@ -67,7 +67,7 @@ static void an_update_that_does_not_happen_leaves_no_row(void **state) {
     scratch_open(&s);
     struct store_batch batch = make(&s, 1, URL_A);
     batch.status = BATCH_COMPLETED;
-    assert_int_equal(store_batch_update(s.store, &batch, BATCH_CANCELLING, NULL, 0, &s.error),
+    assert_int_equal(store_batch_update(s.store, &batch, BATCH_CANCELLING, NULL, &s.error),
                      ERR_CONFLICT);
     assert_int_equal(store_outbox_open_count(s.store, &count, &s.error), OK);
     assert_int_equal(count, 0);

@@ -29,7 +29,7 @@ static void a_row_comes_back_as_it_was_put(void **state) {
     batch.has_usage = true;
     batch.epoch = 3;
     snprintf(batch.model, sizeof batch.model, "m");
-    assert_int_equal(store_batch_update(s.store, &batch, BATCH_VALIDATING, NULL, 0, &s.error), OK);
+    assert_int_equal(store_batch_update(s.store, &batch, BATCH_VALIDATING, NULL, &s.error), OK);
     store_close(s.store);
     assert_int_equal(scratch_reopen(&s), OK);
     assert_int_equal(store_batch_get(s.store, str_from(batch.id), &found, &s.error), OK);
@@ -50,11 +50,12 @@ static void a_move_from_a_state_the_batch_is_not_in_changes_nothing(void **state
     (void)state;
     struct scratch s;
     struct store_batch batch, found;
-    struct store_file file = {.id = "file-output-1", .purpose = "batch_output"};
+    const struct store_published published = {
+        .files = {{.id = "file-output-1", .purpose = "batch_output"}}, .file_count = 1};
     scratch_open(&s);
     batch = make(&s, 1, "");
     batch.status = BATCH_COMPLETED;
-    assert_int_equal(store_batch_update(s.store, &batch, BATCH_FINALIZING, &file, 1, &s.error),
+    assert_int_equal(store_batch_update(s.store, &batch, BATCH_FINALIZING, &published, &s.error),
                      ERR_CONFLICT);
     assert_int_equal(store_batch_get(s.store, str_from(batch.id), &found, &s.error), OK);
     assert_int_equal(found.status, BATCH_VALIDATING);
@@ -70,18 +71,22 @@ static void files_and_state_change_in_one_transaction(void **state) {
     (void)state;
     struct scratch s;
     struct store_batch batch, found;
-    struct store_file files[2] = {{.id = "file-output-1", .purpose = "batch_output"},
-                                  {.id = "file-output-1", .purpose = "batch_output"}};
+    struct store_published published = {
+        .files = {{.id = "file-output-1", .purpose = "batch_output"},
+                  {.id = "file-output-1", .purpose = "batch_output"}},
+        .file_count = 2};
     scratch_open(&s);
     batch = make(&s, 1, "");
     batch.status = BATCH_IN_PROGRESS;
     /* The second row has the id of the first: nothing of all this may stay. */
-    assert_int_equal(store_batch_update(s.store, &batch, BATCH_VALIDATING, files, 2, &s.error),
+    assert_int_equal(store_batch_update(s.store, &batch, BATCH_VALIDATING, &published, &s.error),
                      ERR_CONFLICT);
     assert_int_equal(store_batch_get(s.store, str_from(batch.id), &found, &s.error), OK);
     assert_int_equal(found.status, BATCH_VALIDATING);
     store_batch_release(&found);
-    assert_int_equal(store_batch_update(s.store, &batch, BATCH_VALIDATING, files, 1, &s.error), OK);
+    published.file_count = 1;
+    assert_int_equal(store_batch_update(s.store, &batch, BATCH_VALIDATING, &published, &s.error),
+                     OK);
     struct store_file row;
     assert_int_equal(store_file_get(s.store, STR("file-output-1"), 1, &row, &s.error), OK);
     store_batch_release(&batch);
@@ -148,7 +153,7 @@ static void states_still_change_while_the_disk_is_full(void **state) {
     assert_int_equal(counts[BATCH_VALIDATING], 1);
     store_disk_filled(s.store);
     batch.status = BATCH_FAILED;
-    assert_int_equal(store_batch_update(s.store, &batch, BATCH_VALIDATING, NULL, 0, &s.error), OK);
+    assert_int_equal(store_batch_update(s.store, &batch, BATCH_VALIDATING, NULL, &s.error), OK);
     assert_int_equal(store_batch_counts(s.store, counts, &s.error), OK);
     assert_int_equal(counts[BATCH_FAILED], 1);
     store_batch_release(&batch);
