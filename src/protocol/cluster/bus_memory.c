@@ -32,7 +32,8 @@ struct bus_memory {
     pthread_mutex_t lock;
     pthread_cond_t change;
     bool is_away;
-    uint64_t life; /* raised when it is emptied */
+    bool loses_trim; /* the next one */
+    uint64_t life;   /* raised when it is emptied */
     struct pack_kept *work, *results;
     struct node_kept *nodes;
     char leader[256], last[256];
@@ -47,7 +48,7 @@ struct memory_bus {
     uint64_t epoch; /* what `lead` gave it */
     char id[256];
     uint64_t round, seq; /* the last pack of work that was told */
-    bool failed;         /* a put of the next flush */
+    bool failed;         /* a put, trim or forget of the next flush */
     bool was_away;       /* a settle did not come: the next look at the results fails */
 };
 
@@ -203,8 +204,14 @@ static void memory_put(struct bus *bus, const char *node, uint64_t round, uint64
 static void memory_trim(struct bus *bus, const char *node, uint64_t round, uint64_t seq) {
     struct bus_memory *memory = of(bus)->memory;
     struct error error;
-    if (enter(memory, &error) != OK) return;
-    for (struct pack_kept **at = &memory->work; *at;) {
+    if (enter(memory, &error) != OK) {
+        of(bus)->failed = true;
+        return;
+    }
+    bool is_lost = memory->loses_trim;
+    memory->loses_trim = false;
+    if (is_lost) of(bus)->failed = true;
+    for (struct pack_kept **at = &memory->work; *at && !is_lost;) {
         struct pack_kept *pack = *at;
         if (is_of(pack, node) &&
             (pack->round < round || (pack->round == round && pack->seq <= seq))) {
@@ -444,6 +451,12 @@ void bus_memory_empty(struct bus_memory *memory) {
 void bus_memory_lose_work(struct bus_memory *memory) {
     pthread_mutex_lock(&memory->lock);
     drop_packs(&memory->work);
+    pthread_mutex_unlock(&memory->lock);
+}
+
+void bus_memory_lose_trim(struct bus_memory *memory) {
+    pthread_mutex_lock(&memory->lock);
+    memory->loses_trim = true;
     pthread_mutex_unlock(&memory->lock);
 }
 

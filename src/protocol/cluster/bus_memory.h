@@ -24,5 +24,7 @@ void bus_memory_empty(struct bus_memory *memory);
 /* Forgets the packs of work, or of results, that were not read. */
 void bus_memory_lose_work(struct bus_memory *memory);
 void bus_memory_lose_results(struct bus_memory *memory);
+/* The next trim or forget does not come, and its flush fails, as when a connection is lost. */
+void bus_memory_lose_trim(struct bus_memory *memory);
 /* Packs of work and results that are there. */
 size_t bus_memory_packs(struct bus_memory *memory);

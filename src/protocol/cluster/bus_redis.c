@@ -200,10 +200,9 @@ static void redis_put(struct bus *bus, const char *node, uint64_t round, uint64_
     snprintf(id, sizeof id, "%" PRIu64 "-%" PRIu64, round, seq);
     const struct str words[] = {STR("XADD"), str_from(key.text), str_from(id), STR("p"), pack};
     redis_add(own->redis, words, 5);
-    own->queued++;
-    if (seq != 1) return;
+    /* It makes the stream if that has expired, and then one that would stay for good. */
     bus_redis_add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
-    own->queued++;
+    own->queued += 2;
 }
 
 static void redis_trim(struct bus *bus, const char *node, uint64_t round, uint64_t seq) {

@@ -63,12 +63,13 @@ struct fleet_node {
     struct berth *berths[BEAT_WORKERS_MAX]; /* NULL: it has no seat */
     size_t berth_count;
     bool is_draining, is_gone;
-    bool is_silent;  /* no new beat has come for FLEET_SILENT_MS; at the last look */
-    bool is_seen;    /* its beat was there at the last look, or it is new */
-    bool is_read;    /* fleet-read has a pack of it: it must stay */
-    bool is_synced;  /* it has told its jobs in this round */
-    bool must_sync;  /* a round is to be begun */
-    bool keeps_jobs; /* in the round to be begun */
+    bool is_forgotten; /* it is gone, and its work leaves the bus with the next flush */
+    bool is_silent;    /* no new beat has come for FLEET_SILENT_MS; at the last look */
+    bool is_seen;      /* its beat was there at the last look, or it is new */
+    bool is_read;      /* fleet-read has a pack of it: it must stay */
+    bool is_synced;    /* it has told its jobs in this round */
+    bool must_sync;    /* a round is to be begun */
+    bool keeps_jobs;   /* in the round to be begun */
     uint64_t round, work_seq, result_seq;
     uint64_t read_seq, trimmed_seq; /* packs of work that it has read, that were dropped */
     int64_t synced_ns;              /* when the round began */

@@ -54,23 +54,23 @@ static void put_due(struct fleet *fleet, struct fleet_node *node, int64_t now_ns
     }
 }
 
-/* The lock is held, and let go for the bus. */
-static void send_due(struct fleet *fleet) {
+/* Puts what is due, and what was queued before (`has_any`). False: the bus did not take all. The
+ * lock is held, and let go for the bus. */
+static bool send_due(struct fleet *fleet, bool has_any) {
     int64_t now_ns = clock_monotonic_ns();
     struct error error;
     struct endings endings = {0};
-    bool has_any = false;
     for (struct fleet_node *node = fleet->nodes; node; node = node->next) {
         if (node->is_gone) continue;
         has_any = has_any || node->must_sync || node->out_due_ns <= now_ns ||
                   node->read_seq > node->trimmed_seq;
         put_due(fleet, node, now_ns);
     }
-    if (!has_any) return;
+    if (!has_any) return true;
     pthread_mutex_unlock(&fleet->lock);
     enum err err = fleet->send_bus->ops->flush(fleet->send_bus, &error);
     pthread_mutex_lock(&fleet->lock);
-    if (err == OK) return;
+    if (err == OK) return true;
     fleet_note(fleet, err, &error);
     for (struct fleet_node *node = fleet->nodes; node; node = node->next)
         node_must_sync(fleet, node, &endings, "the queue did not take a pack");
@@ -78,18 +78,29 @@ static void send_due(struct fleet *fleet) {
     pthread_mutex_unlock(&fleet->lock);
     endings_tell(fleet, &endings);
     pthread_mutex_lock(&fleet->lock);
+    return false;
 }
 
-/* Forgets nodes that are gone, once their beats are, too: else they would seem to be new ones. The
- * lock is held. */
-static void drop_gone(struct fleet *fleet) {
+/* Queues that the bus forgets the nodes that are gone, once their beats are, too: else they would
+ * seem to be new ones. True if there are any. The lock is held. */
+static bool forget_gone(struct fleet *fleet) {
+    bool has_any = false;
+    for (struct fleet_node *node = fleet->nodes; node; node = node->next) {
+        node->is_forgotten = node->is_gone && !node->is_read && !node->is_seen;
+        if (node->is_forgotten) fleet->send_bus->ops->forget(fleet->send_bus, node->node);
+        has_any = has_any || node->is_forgotten;
+    }
+    return has_any;
+}
+
+/* The bus has forgotten them. The lock is held. */
+static void drop_forgotten(struct fleet *fleet) {
     for (struct fleet_node **at = &fleet->nodes; *at;) {
         struct fleet_node *node = *at;
-        if (!node->is_gone || node->is_read || node->is_seen) {
+        if (!node->is_forgotten) {
             at = &node->next;
             continue;
         }
-        fleet->send_bus->ops->forget(fleet->send_bus, node->node);
         *at = node->next;
         node_free(node);
     }
@@ -140,8 +151,8 @@ static void look(struct fleet *fleet) {
     fleet_check_adoption(fleet);
     pthread_mutex_lock(&fleet->lock);
     if (err != OK) return;
-    drop_gone(fleet); /* now, since a bus that is away would keep what the node was sent */
-    send_due(fleet);
+    bool has_gone = forget_gone(fleet);
+    if (send_due(fleet, has_gone) && has_gone) drop_forgotten(fleet);
 }
 
 static int64_t next_due(const struct fleet *fleet) {
@@ -171,7 +182,7 @@ void *fleet_send_main(void *context) {
         if (fleet->look_due_ns <= now_ns)
             look(fleet);
         else if (fleet->status.is_reached && next_due(fleet) <= now_ns)
-            send_due(fleet);
+            (void)send_due(fleet, false);
         else
             (void)sync_wait_until(&fleet->send, &fleet->lock,
                                   fleet->status.is_reached ? next_due(fleet) : fleet->look_due_ns);

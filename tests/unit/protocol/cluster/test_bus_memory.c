@@ -55,6 +55,29 @@ static void work_goes_to_its_node_once_and_in_order(void **state) {
     bus_memory_close(memory);
 }
 
+static void the_flush_says_that_work_could_not_leave(void **state) {
+    (void)state;
+    struct bus_memory *memory = bus_memory_open();
+    struct bus_place place = bus_memory_place(memory);
+    struct bus *server = place.open(place.context);
+    struct error error;
+    server->ops->put(server, "a", 1, 1, STR("x"));
+    assert_int_equal(server->ops->flush(server, &error), OK);
+    bus_memory_set_away(memory, true);
+    server->ops->trim(server, "a", 1, 1);
+    bus_memory_set_away(memory, false);
+    assert_int_equal(server->ops->flush(server, &error), ERR_UNAVAILABLE);
+    bus_memory_lose_trim(memory);
+    server->ops->forget(server, "a");
+    assert_int_equal(server->ops->flush(server, &error), ERR_UNAVAILABLE);
+    assert_int_equal(bus_memory_packs(memory), 1);
+    server->ops->forget(server, "a");
+    assert_int_equal(server->ops->flush(server, &error), OK);
+    assert_int_equal(bus_memory_packs(memory), 0);
+    server->ops->close(server);
+    bus_memory_close(memory);
+}
+
 static void another_server_waits_until_the_first_is_silent(void **state) {
     (void)state;
     clock_make_movable();
@@ -140,6 +163,7 @@ static void results_that_were_not_settled_are_those_of_the_next_epoch(void **sta
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_goes_to_its_node_once_and_in_order),
+        cmocka_unit_test(the_flush_says_that_work_could_not_leave),
         cmocka_unit_test(another_server_waits_until_the_first_is_silent),
         cmocka_unit_test(results_that_were_not_settled_are_those_of_the_next_epoch),
         cmocka_unit_test(both_sides_see_that_it_was_emptied),

@@ -90,7 +90,6 @@ static void after_a_reply_that_is_too_large_fewer_packs_are_asked_for(void **sta
     close(peer.listening);
 }
 
-/* A server of epoch 5 was there, with a stream of results, and no value can be put. */
 /* A pack that was put 10.5 s before. */
 static void *peer_late(void *context) {
     struct peer *peer = context;
@@ -126,20 +125,45 @@ static void how_long_a_pack_has_waited_is_told_by_the_clock_of_the_queue(void **
     close(peer.listening);
 }
 
-static void *peer_full(void *context) {
-    struct peer *peer = context;
-    static const char says[] =
-        "$8\r\nserver 5\r\n$-1\r\n:1\r\n+OK\r\n-OOM full\r\n-OOM full\r\n+OK\r\n";
+/* Answers the first piece that it hears, and hears the rest. */
+static void *peer_says(struct peer *peer, const char *says) {
     int fd = accept(peer->listening, NULL, NULL);
     size_t heard = 0;
     ssize_t got = recv(fd, peer->heard[0], sizeof peer->heard[0] - 1, 0);
-    if (got > 0) (void)send(fd, says, sizeof says - 1, MSG_NOSIGNAL);
+    if (got > 0) (void)send(fd, says, strlen(says), MSG_NOSIGNAL);
     while (got > 0) {
         heard += (size_t)got;
         got = recv(fd, peer->heard[0] + heard, sizeof peer->heard[0] - 1 - heard, 0);
     }
     close(fd);
     return NULL;
+}
+
+static void *peer_put(void *context) {
+    return peer_says(context, "$3\r\n1-7\r\n:1\r\n");
+}
+
+static void a_stream_that_has_expired_and_is_made_by_a_later_pack_expires_too(void **state) {
+    (void)state;
+    struct redis_options options = {0};
+    struct peer peer;
+    struct error error;
+    peer_start(&peer, peer_put);
+    struct bus *bus = bus_to(&peer, &options);
+    bus->ops->put(bus, "a", 1, 7, STR("x"));
+    assert_int_equal(bus->ops->flush(bus, &error), OK);
+    bus->ops->close(bus);
+    pthread_join(peer.thread, NULL);
+    close(peer.listening);
+    const char *put = strstr(peer.heard[0], "XADD\r\n$19\r\n{quern:default}:w:a\r\n");
+    assert_non_null(put);
+    assert_non_null(strstr(put, "PEXPIRE\r\n$19\r\n{quern:default}:w:a\r\n$6\r\n600000\r\n"));
+}
+
+/* A server of epoch 5 was there, with a stream of results, and no value can be put. */
+static void *peer_full(void *context) {
+    return peer_says(context,
+                     "$8\r\nserver 5\r\n$-1\r\n:1\r\n+OK\r\n-OOM full\r\n-OOM full\r\n+OK\r\n");
 }
 
 static void a_full_queue_that_takes_no_epoch_gets_its_results_back(void **state) {
@@ -176,6 +200,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(how_long_a_pack_has_waited_is_told_by_the_clock_of_the_queue),
         cmocka_unit_test(after_a_reply_that_is_too_large_fewer_packs_are_asked_for),
+        cmocka_unit_test(a_stream_that_has_expired_and_is_made_by_a_later_pack_expires_too),
         cmocka_unit_test(a_full_queue_that_takes_no_epoch_gets_its_results_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

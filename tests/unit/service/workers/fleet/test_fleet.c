@@ -33,6 +33,10 @@ static void end_well(struct cluster *cluster, const char *id, const char *salt, 
     store_batch_release(&batch);
 }
 
+static bool has_node(struct cluster *cluster) {
+    return fleet_wait_ready(cluster->fleet, 0);
+}
+
 static void nodes_share_a_batch_and_leave_nothing_on_the_bus(void **state) {
     (void)state;
     struct cluster cluster;
@@ -238,6 +242,54 @@ static void a_bus_that_is_away_for_ten_minutes_costs_no_line(void **state) {
     cluster_close(&cluster);
 }
 
+static void a_trim_that_is_lost_with_its_connection_comes_later(void **state) {
+    (void)state;
+    struct cluster cluster;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 1, &(struct worker_echo_options){0});
+    cluster_wait(has_node, &cluster, "a node");
+    cluster_wait(all_is_idle, &cluster, "the node has read all");
+    bus_memory_lose_trim(cluster.memory);
+    pipeline_submit(&cluster.p, "a", 1, id);
+    end_well(&cluster, id, "a", 1);
+    cluster_wait(all_is_idle, &cluster, "the bus is empty");
+    cluster_close(&cluster);
+}
+
+/* In real time: a node that was there is not lost yet. */
+static void wait_for_pack(struct cluster *cluster) {
+    int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    while (bus_memory_packs(cluster->memory) == 0) {
+        if (test_real_ns() > until_ns) fail_msg("no pack is put");
+        usleep(500);
+    }
+}
+
+static bool has_no_node(struct cluster *cluster) {
+    struct fleet_status status;
+    fleet_status(cluster->fleet, &status);
+    return status.nodes == 0;
+}
+
+static void what_a_lost_node_had_not_read_goes_though_the_first_call_is_lost(void **state) {
+    (void)state;
+    struct cluster cluster;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 1, &(struct worker_echo_options){0});
+    cluster_wait(has_node, &cluster, "a node");
+    cluster_wait(all_is_idle, &cluster, "the node has read all");
+    cluster_kill_node(&cluster, 0);
+    bus_memory_empty(cluster.memory);
+    wait_for_pack(&cluster);
+    bus_memory_lose_trim(cluster.memory);
+    cluster_wait(has_no_node, &cluster, "the node is lost");
+    cluster_start_node(&cluster, 1, &(struct worker_echo_options){0});
+    pipeline_submit(&cluster.p, "a", 1, id);
+    end_well(&cluster, id, "a", 1);
+    cluster_wait(all_is_idle, &cluster, "the bus is empty");
+    cluster_close(&cluster);
+}
+
 static void a_lost_nodes_lines_run_again_within_30_s(void **state) {
     (void)state;
     struct cluster cluster;
@@ -387,10 +439,6 @@ static bool has_ended(struct cluster *cluster) {
     return is_over;
 }
 
-static bool has_node(struct cluster *cluster) {
-    return fleet_wait_ready(cluster->fleet, 0);
-}
-
 static void a_single_request_streams_from_a_node(void **state) {
     (void)state;
     struct cluster cluster;
@@ -424,6 +472,8 @@ int main(void) {
         cmocka_unit_test(a_new_server_adopts_what_nodes_have_and_no_line_runs_twice),
         cmocka_unit_test(packs_of_durable_results_that_were_not_deleted_count_once),
         cmocka_unit_test(a_bus_that_is_away_for_ten_minutes_costs_no_line),
+        cmocka_unit_test(a_trim_that_is_lost_with_its_connection_comes_later),
+        cmocka_unit_test(what_a_lost_node_had_not_read_goes_though_the_first_call_is_lost),
         cmocka_unit_test(a_lost_nodes_lines_run_again_within_30_s),
         cmocka_unit_test(a_line_that_takes_workers_down_is_found_and_only_it_fails),
         cmocka_unit_test(a_node_that_goes_down_with_everything_is_sick_and_costs_no_line),
