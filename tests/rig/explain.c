@@ -25,11 +25,11 @@ static void draw_calls(uint32_t life) {
 static void draw(const struct plan *plan) {
     char text[128];
     printf("# seed %llu: %s disk, %s, %u worker%s on %u nodes, a thread gives way at %s%u places, "
-           "trouble %u\n",
+           "trouble %u, failing %u, answers in %u ms\n",
            (unsigned long long)plan->seed, plan->is_fresh ? "an empty" : "a formatted",
            plan->http ? "a client with HTTP" : "no HTTP", plan->workers,
            plan->workers == 1 ? "" : "s", plan->nodes, plan->preempt ? "1 of " : "", plan->preempt,
-           plan->trouble);
+           plan->trouble, plan->failing, plan->delay_ms);
     for (uint32_t i = 0; i < plan->event_count; i++) {
         if (event_is_fault(plan->events[i].kind)) continue;
         plan_write_event(&plan->events[i], text, sizeof text);

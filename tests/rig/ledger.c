@@ -267,6 +267,10 @@ static void check_line(struct tally *tally, struct str line) {
         world_fail("%s line %u is out of order (I3)", own->id, number + 1);
     tally->last = number;
     tally->lines++;
+    if (!tally->is_output && world->plan.failing && world->plan.workers > 1 &&
+        memmem(line.at, line.bytes, "trouble", 7))
+        world_fail("%s line %u has an error of one worker, and the other is well (tries)", own->id,
+                   number + 1);
     if (!tally->is_output) return;
     ledger_question(of, number, question);
     snprintf(told, sizeof told, "told %s.", question);

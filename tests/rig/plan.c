@@ -122,12 +122,36 @@ static void add_nodes(struct plan *plan, struct rng *rng) {
             (struct event){EVENT_QUEUE, (uint32_t)rng_below(rng, 4), between(rng, 1, 9000), 0, 0});
 }
 
+/* Two workers of which one fails with all, or is silent at the end of a batch for so long that its
+ * lines are asked back. A node's are not cancelled: that takes more than ten seconds. */
+static void add_bad_worker(struct plan *plan, struct rng *rng) {
+    if (!one_in(rng, 6)) return;
+    bool is_failing = plan->nodes == 0 && one_in(rng, 2);
+    uint32_t seat = (uint32_t)rng_below(rng, 2);
+    plan->workers = 2;
+    if (is_failing) {
+        plan->failing = 1 + seat;
+        plan->trouble = 0;
+        leave_out(plan, EVENT_DOWN);
+        leave_out(plan, EVENT_SILENCE);
+        return;
+    }
+    plan->delay_ms = 2000;
+    uint32_t at = 0;
+    while (at < plan->event_count && plan->events[at].kind != EVENT_CREATE) at++;
+    if (at == plan->event_count) return;
+    insert(
+        plan, at + 1,
+        (struct event){EVENT_SILENCE, seat, between(rng, 7000, plan->nodes ? 9500 : 30000), 0, 0});
+}
+
 void plan_draw(struct plan *ret_plan, uint64_t seed) {
     static const uint32_t preempts[] = {0, 64, 8, 2};
     static const uint32_t paddings[] = {0, 0, 200, 3000};
     struct rng rng = {rng_at(seed, 'p')}, later = {rng_at(seed, 'l')};
     struct rng nodes = {rng_at(seed, 'n')}, http = {rng_at(seed, 'h')};
-    *ret_plan = (struct plan){.seed = seed};
+    struct rng bad = {rng_at(seed, 'b')};
+    *ret_plan = (struct plan){.seed = seed, .delay_ms = 40};
     ret_plan->is_fresh = one_in(&rng, 16);
     ret_plan->preempt = preempts[rng_below(&rng, 4)];
     ret_plan->line_padding = paddings[rng_below(&rng, 4)];
@@ -137,6 +161,7 @@ void plan_draw(struct plan *ret_plan, uint64_t seed) {
     add_faults(ret_plan, &rng);
     add_later(ret_plan, &later);
     add_nodes(ret_plan, &nodes);
+    add_bad_worker(ret_plan, &bad);
     if (ret_plan->nodes == 0 && one_in(&http, 3)) ret_plan->http = (uint32_t)between(&http, 1, 8);
 }
 

@@ -59,6 +59,8 @@ struct plan {
     uint32_t http;      /* the client speaks HTTP, and leaves one of so many requests (1: none) in
                            between; 0: it calls functions */
     uint32_t trouble;   /* one of so many answers is an error or lost; 0: none */
+    uint32_t failing;   /* 1 + the seat whose worker answers errors alone; 0: none */
+    uint32_t delay_ms;  /* an answer takes as long at most */
     uint32_t event_count;
     struct event events[PLAN_EVENTS_MAX];
 };

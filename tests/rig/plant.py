@@ -10,6 +10,7 @@ from planting import plant
 WRITER, SPOOL, LEASES = ("store/seglog_writer.c", "store/files_spool.c", "runner/leases.c")
 CACHE, OBJECT, ADOPT = ("store/result_cache.c", "backup/object.c", "workers/fleet/fleet_adopt.c")
 BATCHES, MULTIPART, SWEEP = ("api/batches.c", "http/multipart.c", "store/files_sweep.c")
+TAIL, RESULTS = ("runner/tail.c", "runner/results.c")
 # The file, its text, and the text in its place.
 MISTAKES = [
     # 1: the sync of a log is left out
@@ -73,7 +74,13 @@ MISTAKES = [
     (SWEEP, "        if (err == OK) err = proofs_forget_file(store, sweep->ids[i], error);\n",
      "        if (err == OK && rig_planted() != 12)\n"
      "            err = proofs_forget_file(store, sweep->ids[i], error);\n"),
+    # 13: a line that its worker has begun and does not give back is taken from it
+    (TAIL, "        if (slot->may_stay && !seat->is_silent) {\n",
+     "        if (slot->may_stay && !seat->is_silent && rig_planted() != 13) {\n"),
+    # 14: an error of a worker is a line's record, though another worker is well
+    (RESULTS, "    return seat_is_fault(result) && seat_has_well_neighbour(",
+     "    return rig_planted() != 14 && seat_is_fault(result) &&\n           seat_has_well_neighbour("),
 ]
 
-plant("", (WRITER, SPOOL, LEASES, CACHE, OBJECT, ADOPT, BATCHES, MULTIPART, SWEEP), MISTAKES,
-      "int rig_planted(void);\n")
+plant("", (WRITER, SPOOL, LEASES, CACHE, OBJECT, ADOPT, BATCHES, MULTIPART, SWEEP, TAIL, RESULTS),
+      MISTAKES, "int rig_planted(void);\n")

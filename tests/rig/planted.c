@@ -32,6 +32,8 @@ static const struct {
     {"a cancel that is answered before it is kept", "(I9)"},
     {"a delimiter of a form that comes in two pieces and is not seen", "(HTTP)"},
     {"salts that stay when the row of their file goes", "(I17)"},
+    {"a line that has begun and is taken from its worker", "(leases)"},
+    {"an error of a worker that is believed", "(tries)"},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #define JOBS_MAX 12
-#define DELAY_MS_MAX 40
 #define DOWN_MS 700
 #define UP_NS INT64_C(500000000) /* jobs of before its down have come by then */
 #define WORKERS_MAX 4
@@ -22,8 +21,8 @@
 
 struct job {
     uint64_t id;
-    int64_t due_ns;
-    bool is_cancelled;
+    int64_t begins_ns, due_ns;
+    bool is_cancelled, is_recalled;
     char line[WORKER_LINE_BYTES];
     struct buf body;
 };
@@ -34,6 +33,7 @@ struct rig_worker {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work;
+    uint32_t index;
     struct rng draws;
     struct job jobs[JOBS_MAX];
     uint32_t count;
@@ -134,6 +134,13 @@ static void answer(struct rig_worker *self, struct job *job) {
         result.outcome = OUTCOME_CANCELLED;
         result.status = 499;
         buf_add_text(&text, "{\"error\":{\"message\":\"cancelled\"}}");
+    } else if (job->is_recalled) {
+        result.outcome = OUTCOME_RETURNED;
+        buf_add_text(&text, "{}");
+    } else if (world->plan.failing == self->index + 1) {
+        result.outcome = rng_below(&self->draws, 2) ? OUTCOME_DONE : OUTCOME_TRY_AGAIN;
+        result.status = 500;
+        buf_add_text(&text, "{\"error\":{\"message\":\"trouble\"}}");
     } else if (trouble == 0) {
         static const enum outcome outcomes[] = {OUTCOME_DONE, OUTCOME_TRY_AGAIN, OUTCOME_NOT_RUN,
                                                 OUTCOME_RETURNED};
@@ -215,7 +222,9 @@ static bool worker_submit(struct worker *worker, const struct worker_job *job) {
         name_line(job, kept->line);
         check_line(job, kept->line);
         self->count++;
-        kept->due_ns = now_ns + (int64_t)rng_below(&self->draws, DELAY_MS_MAX * 1000000);
+        kept->due_ns = now_ns + (int64_t)rng_below(&self->draws, world->plan.delay_ms * 1000000ull);
+        kept->begins_ns =
+            now_ns + (int64_t)rng_below(&self->draws, world->plan.delay_ms * 1000000ull);
         buf_init(&kept->body, BUF_UNLIMITED);
         buf_add_str(&kept->body, job->body);
         pthread_cond_signal(&self->work);
@@ -233,6 +242,19 @@ static void worker_cancel(struct worker *worker, uint64_t job_id) {
         if (self->jobs[i].id != job_id) continue;
         check_cancel(self, &self->jobs[i]);
         self->jobs[i].is_cancelled = true;
+        self->jobs[i].due_ns = 0;
+    }
+    pthread_cond_signal(&self->work);
+    pthread_mutex_unlock(&self->lock);
+}
+
+/* What has begun stays, and may run nowhere else: the server is not told. */
+static void worker_recall(struct worker *worker, uint64_t job_id) {
+    struct rig_worker *self = own(worker);
+    pthread_mutex_lock(&self->lock);
+    for (uint32_t i = 0; i < self->count; i++) {
+        if (self->jobs[i].id != job_id || self->jobs[i].begins_ns <= clock_monotonic_ns()) continue;
+        self->jobs[i].is_recalled = true;
         self->jobs[i].due_ns = 0;
     }
     pthread_cond_signal(&self->work);
@@ -283,6 +305,7 @@ static void worker_close(struct worker *worker) {
 
 static const struct worker_ops ops = {.submit = worker_submit,
                                       .cancel = worker_cancel,
+                                      .recall = worker_recall,
                                       .serves = worker_serves,
                                       .models = worker_models,
                                       .identity = worker_identity,
@@ -293,6 +316,7 @@ struct worker *rig_worker_open(uint32_t seat, const struct worker_events *events
     struct rig_worker *self = mem_new(1, sizeof *self);
     self->worker.ops = &ops;
     self->events = *events;
+    self->index = seat;
     self->draws = world_rng('w' + seat);
     pthread_mutex_init(&self->lock, NULL);
     sync_cond_init(&self->work);

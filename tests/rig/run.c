@@ -243,6 +243,12 @@ static void make_plainer(struct plan *plan, struct shrink *shrink) {
     smaller.trouble = 0;
     shrink_try(shrink, plan, &smaller);
     smaller = *plan;
+    smaller.failing = 0;
+    shrink_try(shrink, plan, &smaller);
+    smaller = *plan;
+    smaller.delay_ms = 40;
+    shrink_try(shrink, plan, &smaller);
+    smaller = *plan;
     smaller.preempt = 0;
     shrink_try(shrink, plan, &smaller);
     smaller = *plan;
