@@ -175,7 +175,7 @@ enum err client_cancel(uint32_t batch, struct error *error) {
     if (!own->is_created || own->may_be_deleted) return OK;
     own->may_be_cancelled = true;
     enum err err = ask_batch("POST", batch, "/cancel", error);
-    if (err == OK) own->is_cancelled = true;
+    if (err == OK) ledger_note_cancel(batch);
     return err == ERR_CONFLICT ? OK : err; /* it has ended */
 }
 

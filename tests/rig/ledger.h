@@ -24,7 +24,7 @@ struct ledger_batch {
     char file_id[STORE_ID_BYTES];
     char id[STORE_ID_BYTES];
     enum batch_status status;            /* the furthest one that was shown */
-    uint32_t shows;                      /* rows that were shown */
+    uint32_t shows;                      /* rows that were shown, cancels that were answered */
     uint64_t ended;                      /* the most lines that were shown as ended */
     bool is_seen[LEDGER_LINES_MAX];      /* the client has the result of the line … */
     uint32_t seen_crc[LEDGER_LINES_MAX]; /* … with this sum */
@@ -49,6 +49,8 @@ struct ledger_batch *ledger_find(struct str id);
 
 /* Compares a row that was shown with what was shown before, and notes it. */
 void ledger_show(uint32_t batch, const struct store_batch *row);
+/* Notes that a cancel was taken. A row that another thread read before is not compared. */
+void ledger_note_cancel(uint32_t batch);
 /* Looks at a batch that the client knows. False: it is deleted, as was asked for. Another thread
  * may look meanwhile and be shown a newer row: this one is not compared then, and *ret_ended is
  * false. */

@@ -219,8 +219,9 @@ static enum err cancel(uint32_t batch, struct error *error) {
     enum err err = runner_batch_cancel(runner, str_from(own->id), &row, error);
     if (err == ERR_CONFLICT) return OK; /* it has ended */
     if (err != OK) return err;
-    own->is_cancelled = true;
-    if (shows == own->shows) ledger_show(batch, &row);
+    bool is_newest = shows == own->shows;
+    ledger_note_cancel(batch);
+    if (is_newest) ledger_show(batch, &row);
     store_batch_release(&row);
     return OK;
 }
