@@ -366,7 +366,7 @@ def test_a_newer_version_takes_a_backup_of_an_older_one_and_not_the_reverse(tmp_
         "DROP INDEX batches_of; DROP INDEX batches_ended; DROP INDEX batches_leaving;"
         "DROP INDEX batches_input; DROP INDEX batches_output; DROP INDEX batches_errors;"
         "DROP INDEX batches_messages; ALTER TABLE batches DROP COLUMN inline_requests; DROP TABLE model_names;"
-        "DROP TABLE proofs; DROP TABLE erasures;"
+        "DROP TABLE proofs; DROP TABLE erasures; DROP TABLE erased_lines;"
         "ALTER TABLE batches DROP COLUMN deleted; PRAGMA user_version = 5;")
     check(tmp_path / "backups")
     said = restore(tmp_path / "backups", tmp_path / "restored").stdout

@@ -4,6 +4,7 @@
 #include "base/printable.h"
 #include "base/str.h"
 #include "cli/command.h"
+#include "cli/erase_batches.h"
 #include "cli/manifest_options.h"
 #include "cli/proof_options.h"
 #include "dossier/erasure.h"
@@ -16,6 +17,8 @@
 
 struct erase_command {
     struct proof_choice proof;
+    struct session_choice session; /* the server, if they are batches */
+    bool is_remote;
     struct option_list custom_ids, others;
     const char *ids_file, *reason, *requests;
     struct line_ids ids;
@@ -43,11 +46,26 @@ static void set_defaults(void *context) {
     struct erase_command *chosen = context;
     chosen->reason = "";
     line_ids_init(&chosen->ids);
+    session_set_defaults(&chosen->session);
+}
+
+static enum err check_remote(struct command_call *call, struct error *error) {
+    const struct erase_command *chosen = call->chosen;
+    const struct run_proof_options *options = &chosen->proof.options;
+    if (chosen->others.count > 0 || chosen->requests || options->input || options->output ||
+        chosen->proof.public_keys.count > 0 || chosen->proof.signing_key)
+        return err_set(error, ERR_INVALID,
+                       "--judgements, --requests, --input, --output and keys are of a run; the "
+                       "server erases in all that it has of a batch");
+    return erase_batches_check(call, &chosen->session, error);
 }
 
 static enum err check(struct command_call *call, struct error *error) {
     struct erase_command *chosen = call->chosen;
-    enum err err = proof_options_check(&chosen->proof, call->operands[0], error);
+    chosen->is_remote = erase_batches_is_id(call->operands[0]);
+    enum err err = chosen->is_remote
+                       ? check_remote(call, error)
+                       : proof_options_check(&chosen->proof, call->operands[0], error);
     if (err == OK && chosen->others.count > ERASURE_OTHERS_MAX)
         err = err_set(error, ERR_INVALID, "--judgements: at most %d", ERASURE_OTHERS_MAX);
     while (chosen->run_count < ERASURE_RUNS_MAX && call->operands[chosen->run_count])
@@ -188,6 +206,8 @@ static enum err run(struct command_call *call, struct error *error) {
     enum err err = OK;
     if (chosen->ids_file) err = line_ids_add_file(&chosen->ids, chosen->ids_file, error);
     if (err != OK) return err;
+    if (chosen->is_remote)
+        return erase_batches_run(call, &chosen->session, &chosen->ids, chosen->reason, error);
     chosen->proofs = mem_new(chosen->run_count, sizeof *chosen->proofs);
     err = read_runs(call, error);
     if (err == OK) {
@@ -202,19 +222,24 @@ static void release(void *context) {
     line_ids_release(&((struct erase_command *)context)->ids);
 }
 
-static const struct option_table tables[] = {{rows, 0}, {proof_option_rows, AT(proof)}};
+static const struct option_table tables[] = {
+    {rows, 0}, {proof_option_rows, AT(proof)}, SESSION_TABLES(AT(session))};
 
 const struct command cmd_erase = {
     .name = "erase",
-    .summary = "erase one person's lines of a run; its manifest still proves all others",
-    .usage = "erase OUT|MANIFEST... --custom-id ID [--ids FILE] [--reason TEXT] [options]",
-    .help = "Empties the lines of these custom_ids in the input and output of a run, and in files\n"
-            "of judgements, and their rows in tables, and leaves a signed record of it. `quern\n"
-            "verify` then says how many were erased and when, and finds every other change. Runs\n"
-            "that share a file are named together. All files change or none; after a kill the\n"
-            "same command ends what was begun. Copies elsewhere stay.\n",
+    .summary = "erase one person's lines of a run or a batch; the manifest still proves all others",
+    .usage = "erase OUT|MANIFEST|BATCH... --custom-id ID [--ids FILE] [--reason TEXT] [options]",
+    .help =
+        "Empties the lines of these custom_ids in the input and output of a run, and in files\n"
+        "of judgements, and their rows in tables, and leaves a signed record of it. `quern\n"
+        "verify` then says how many were erased and when, and finds every other change. Runs\n"
+        "that share a file are named together. All files change or none; after a kill the\n"
+        "same command ends what was begun. Copies elsewhere stay.\n"
+        "\n"
+        "BATCH is the id of a batch that has ended: its server erases the lines in all that it\n"
+        "has of the batch, and gives its files new ids.\n",
     .tables = tables,
-    .table_count = 2,
+    .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct erase_command),
     .operands_max = ERASURE_RUNS_MAX,
     .stops = true,

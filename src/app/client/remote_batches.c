@@ -9,6 +9,7 @@
 
 #define PATH_BYTES 4096
 #define PAGE_BATCHES 100      /* the most that OpenAI gives at once */
+#define ERASE_MS 1800000      /* three files of 2 GiB are written anew before the answer */
 #define SEARCHED_BATCHES 2000 /* the newest ones, in which a submission is searched */
 
 /* --- one batch --- */
@@ -51,25 +52,43 @@ enum err remote_batches_retry(struct remote *remote, const char *id, const char 
     return err;
 }
 
-enum err remote_batches_delete(struct remote *remote, const char *id, json_t **ret_deleted,
-                               struct error *error) {
-    struct buf path;
+/* Makes a call that takes something away. After an attempt whose answer was lost, a 404 means that
+ * it did so; then *ret_object is NULL. */
+static enum err take_away(struct remote *remote, const struct remote_call *call,
+                          json_t **ret_object, struct error *error) {
     struct remote_answer answer;
     bool was_lost = false;
     enum err err;
-    add_path(&path, id, "");
-    const struct remote_call call = {.path = path.at, .is_delete = true};
-    while ((err = remote_try(remote, &call, &answer, error)) == OK && remote_may_pass(&answer)) {
+    while ((err = remote_try(remote, call, &answer, error)) == OK && remote_may_pass(&answer)) {
         was_lost = was_lost || answer.end == REMOTE_LOST;
         err = remote_wait(remote, &answer, error);
         if (err != OK) break;
     }
-    buf_release(&path);
-    *ret_deleted = NULL;
+    *ret_object = NULL;
     if (err != OK || (was_lost && answer.end == REMOTE_ANSWERED && answer.status == 404))
         return err;
     err = remote_judge(remote, &answer, error);
-    return err == OK ? object_read(answer.body, ret_deleted, error) : err;
+    return err == OK ? object_read(answer.body, ret_object, error) : err;
+}
+
+enum err remote_batches_delete(struct remote *remote, const char *id, json_t **ret_deleted,
+                               struct error *error) {
+    struct buf path;
+    add_path(&path, id, "");
+    const struct remote_call call = {.path = path.at, .is_delete = true};
+    enum err err = take_away(remote, &call, ret_deleted, error);
+    buf_release(&path);
+    return err;
+}
+
+enum err remote_batches_erase(struct remote *remote, const char *id, struct str body,
+                              json_t **ret_erasure, struct error *error) {
+    struct buf path;
+    add_path(&path, id, "/erase");
+    const struct remote_call call = {.path = path.at, .body = body, .answer_ms = ERASE_MS};
+    enum err err = take_away(remote, &call, ret_erasure, error);
+    buf_release(&path);
+    return err;
 }
 
 /* --- lists --- */

@@ -35,6 +35,11 @@ enum err remote_batches_cancel(struct remote *remote, const char *id, json_t **r
  * NULL if an attempt whose answer was lost had deleted it. ERR_CONFLICT before its end. */
 enum err remote_batches_delete(struct remote *remote, const char *id, json_t **ret_deleted,
                                struct error *error) MUST_CHECK;
+/* Erases lines of an ended batch of a quern server; `body` says which. *ret_erasure is the server's
+ * answer, or NULL if an attempt whose answer was lost had erased them. ERR_NOT_FOUND: no such
+ * batch, or a custom_id without a line. */
+enum err remote_batches_erase(struct remote *remote, const char *id, struct str body,
+                              json_t **ret_erasure, struct error *error) MUST_CHECK;
 /* Makes a batch of the failed lines of an ended one on a quern server. ERR_NOT_FOUND also from a
  * server that does not have the route. */
 enum err remote_batches_retry(struct remote *remote, const char *id, const char *submission,

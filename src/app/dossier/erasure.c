@@ -88,8 +88,8 @@ static enum err check_kind(const struct run_proof *proof, struct error *error) {
     char folder[PATH_MAX + 16];
     if (entry_of(proof, "batch"))
         return err_set(error, ERR_INVALID,
-                       "%s is of a server's batch, which the server has as well, and of which no "
-                       "single line is erased; `quern rm` deletes the batch",
+                       "%s is of a server's batch, which the server has as well: `quern erase "
+                       "BATCH_ID` erases there; then fetch the files and the salts again",
                        proof->path);
     if (!proof->wants_salts)
         return err_set(error, ERR_INVALID,

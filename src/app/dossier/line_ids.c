@@ -41,6 +41,10 @@ enum err line_ids_add(struct line_ids *ids, struct str id, const char *place, st
     return OK;
 }
 
+const char *line_ids_at(const struct line_ids *ids, size_t at) {
+    return ids->list[at].id;
+}
+
 enum err line_ids_add_file(struct line_ids *ids, const char *path, struct error *error) {
     char *text, place[PLACE_BYTES];
     size_t bytes;

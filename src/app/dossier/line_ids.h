@@ -25,6 +25,8 @@ enum err line_ids_add(struct line_ids *ids, struct str id, const char *place,
                       struct error *error) MUST_CHECK;
 /* Adds those of a file, one in a line. Errors name the file and the line. */
 enum err line_ids_add_file(struct line_ids *ids, const char *path, struct error *error) MUST_CHECK;
+/* One of them, below `count`. */
+const char *line_ids_at(const struct line_ids *ids, size_t at);
 /* Whether an id is one of them; notes it as found if `notes`. */
 bool line_ids_have_id(struct line_ids *ids, struct str id, bool notes);
 /* Whether a line of JSONL has one of them as its custom_id; notes it as found if `notes`. */

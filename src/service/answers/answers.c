@@ -33,7 +33,7 @@
 
 static struct answers_index *find(struct answers *answers, const char *batch_id) {
     for (struct answers_index *at = answers->indexes; at; at = at->next)
-        if (strcmp(at->batch_id, batch_id) == 0) return at;
+        if (!at->is_outdated && strcmp(at->batch_id, batch_id) == 0) return at;
     return NULL;
 }
 
@@ -60,6 +60,7 @@ static void free_index(struct answers_index *index) {
     pthread_rwlock_destroy(&index->rows);
     pthread_mutex_destroy(&index->requests);
     free(index->places);
+    store_erased_lines_release(&index->erased);
     free(index);
 }
 
@@ -70,6 +71,15 @@ static void forget(struct answers *answers, struct answers_index *index) {
         break;
     }
     free_index(index);
+}
+
+/* Frees an index that nobody uses and that has lines which were erased. */
+static void forget_outdated(struct answers *answers) {
+    struct answers_index *next;
+    for (struct answers_index *at = answers->indexes; at; at = next) {
+        next = at->next;
+        if (at->is_outdated && at->users == 0) forget(answers, at);
+    }
 }
 
 /* The index without users that was asked for longest ago; NULL if all are in use. */
@@ -83,6 +93,7 @@ static struct answers_index *least_used(struct answers *answers) {
 /* Frees indexes until the rest is within its bounds. */
 static void make_room(struct answers *answers, int64_t now_ns) {
     struct answers_index *old;
+    forget_outdated(answers);
     while ((old = least_used(answers))) {
         size_t bytes = 0, count = 0;
         for (struct answers_index *at = answers->indexes; at; at = at->next, count++)
@@ -104,7 +115,7 @@ static struct answers_index *next_due(struct answers *answers, int64_t now_ns,
     *ret_due_ns = answers->indexes ? now_ns + IDLE_NS : SYNC_NEVER;
     for (struct answers_index *at = answers->indexes; at; at = at->next) {
         bool is_followed = at->waiting > 0 || now_ns - at->asked_ns <= FOLLOW_NS;
-        if (at->is_complete || !is_followed) continue;
+        if (at->is_complete || at->is_outdated || !is_followed) continue;
         if (at->due_ns < *ret_due_ns) *ret_due_ns = at->due_ns;
         if (at->due_ns <= now_ns && (!found || at->due_ns < found->due_ns)) found = at;
     }
@@ -277,9 +288,19 @@ struct answers_index *answers_take(struct answers *answers, const struct store_b
 
 void answers_drop(struct answers_index *index) {
     if (!index) return;
-    pthread_mutex_lock(&index->answers->lock);
+    struct answers *answers = index->answers;
+    pthread_mutex_lock(&answers->lock);
     index->users--;
-    pthread_mutex_unlock(&index->answers->lock);
+    forget_outdated(answers);
+    pthread_mutex_unlock(&answers->lock);
+}
+
+void answers_forget(struct answers *answers, const char *batch_id) {
+    pthread_mutex_lock(&answers->lock);
+    for (struct answers_index *at = answers->indexes; at; at = at->next)
+        if (strcmp(at->batch_id, batch_id) == 0) at->is_outdated = true;
+    forget_outdated(answers);
+    pthread_mutex_unlock(&answers->lock);
 }
 
 bool answers_catch_up(struct answers_index *index, int64_t wait_ms) {

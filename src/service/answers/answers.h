@@ -43,6 +43,9 @@ void answers_close(struct answers *answers);
  * batch to be made; that of a long one has few rows at first. */
 struct answers_index *answers_take(struct answers *answers, const struct store_batch *batch);
 void answers_drop(struct answers_index *index);
+/* Frees the index of a batch of which lines were erased, at once or with its last user; the next
+ * answers_take makes another one. */
+void answers_forget(struct answers *answers, const char *batch_id);
 /* Waits up to `wait_ms` until each result that is durable at the call has its row. False if a
  * result may have none yet: a wait does not hurry an index that follows a fast run. */
 bool answers_catch_up(struct answers_index *index, int64_t wait_ms);

@@ -15,6 +15,7 @@
 #include "answers/record.h"
 #include "answers/table.h"
 #include "batch/jsonl_file.h"
+#include "store/erased.h"
 
 #include <pthread.h>
 
@@ -30,6 +31,7 @@ struct answers_index {
     char batch_id[STORE_ID_BYTES];
     struct answers_index *next;
     uint32_t users;
+    bool is_outdated;  /* lines of the batch were erased since; it goes with its last user */
     uint32_t waiting;  /* calls that wait for rows: it is followed, however old the last query */
     int64_t asked_ns;  /* time of the last answers_take */
     int64_t due_ns;    /* earliest time of the next look */
@@ -53,13 +55,17 @@ struct answers_index {
     struct record record;
     struct buf array_texts;  /* texts of the array that becomes a cell */
     struct jsonl_file input; /* requests that were not read yet */
-    uint32_t input_lines;    /* requests that were read */
+    uint32_t input_lines;    /* requests that were read, and those before them that were erased */
+    size_t erased_at;        /* the next one in `erased` */
+    bool has_shape;          /* the first request was read */
     uint64_t shape;          /* hash of the shape that the first request asks for; 0: none */
     bool has_one_shape;
 
     pthread_mutex_t requests;
     struct request_place *places; /* (place_count) by line, one per REQUESTS_STEP lines at least */
     size_t place_count, place_capacity;
+    char input_id[STORE_ID_BYTES];    /* the input that they are of; empty: none was opened */
+    struct store_erased_lines erased; /* requests that it has no more */
 };
 
 struct answers {

@@ -25,7 +25,6 @@
 static void note_offset(struct answers_index *index, uint64_t line, uint64_t offset) {
     const struct request_place *last =
         index->place_count ? &index->places[index->place_count - 1] : NULL;
-    if (!last && line != 0) return;
     if (last && (line <= last->line || (line - last->line < REQUESTS_STEP &&
                                         offset - last->offset < REQUESTS_STEP_BYTES)))
         return;
@@ -47,14 +46,26 @@ static struct request_place place_before(const struct answers_index *index, uint
     return end > first ? index->places[first] : (struct request_place){0, 0};
 }
 
+/* The lock is held. */
+static bool is_erased(const struct answers_index *index, uint32_t line) {
+    uint64_t number = line;
+    size_t at = 0;
+    store_erased_skip(&index->erased, &at, &number);
+    return number != line;
+}
+
 /* Reads on from the last known offset at or before the line. The lock is held. */
 static enum err find_request(struct answers_index *index, struct jsonl_file *file, uint32_t line,
                              size_t bytes_max, struct buf *buf, struct error *error) {
     struct request_place place = place_before(index, line);
     uint64_t number = place.line;
+    size_t erased_at = 0;
     file->offset = place.offset;
     struct str text;
+    if (is_erased(index, line))
+        return err_set(error, ERR_NOT_FOUND, "Line %u was erased.", (unsigned)line + 1);
     for (; jsonl_file_next(file, &text); number++) {
+        store_erased_skip(&index->erased, &erased_at, &number);
         note_offset(index, number, jsonl_file_line_at(file, text));
         if (number < line) continue;
         if (text.bytes > bytes_max)
@@ -70,8 +81,22 @@ static enum err find_request(struct answers_index *index, struct jsonl_file *fil
     return err_set(error, ERR_NOT_FOUND, "The batch has no line %u.", (unsigned)line + 1);
 }
 
+/* The numbers of requests are those of one input, and its erased lines are known. */
+static enum err note_input(struct answers_index *index, const char *input_id, struct error *error) {
+    enum err err = OK;
+    pthread_mutex_lock(&index->requests);
+    if (!*index->input_id) {
+        err = store_erased_lines(index->answers->store, index->batch_id, &index->erased, error);
+        if (err == OK) memcpy(index->input_id, input_id, sizeof index->input_id);
+    } else if (strcmp(index->input_id, input_id) != 0) {
+        err = err_set(error, ERR_NOT_FOUND, "Lines of the batch were erased; ask again.");
+    }
+    pthread_mutex_unlock(&index->requests);
+    return err;
+}
+
 /* Opens the input of the batch; the caller closes `file` in any case. */
-static enum err open_input(const struct answers_index *index, struct jsonl_file *file,
+static enum err open_input(struct answers_index *index, struct jsonl_file *file,
                            struct error *error) {
     struct store *store = index->answers->store;
     struct store_batch batch;
@@ -79,12 +104,15 @@ static enum err open_input(const struct answers_index *index, struct jsonl_file 
     int fd;
     enum err err = store_batch_get(store, str_from(index->batch_id), &batch, error);
     if (err != OK) return err;
-    err = store_input_open(store, str_from(batch.input_file_id), batch.created_unix_s, &fd, &input,
-                           error);
+    err = note_input(index, batch.input_file_id, error);
+    bool is_known = err == OK;
+    if (is_known)
+        err = store_input_open(store, str_from(batch.input_file_id), batch.created_unix_s, &fd,
+                               &input, error);
     if (err == OK) {
         file->fd = fd;
         file->bytes = input.bytes;
-    } else if (err == ERR_NOT_FOUND) {
+    } else if (is_known && err == ERR_NOT_FOUND) {
         err_set(error, err, "The input file '%s' of this batch was deleted or has expired.",
                 batch.input_file_id);
     }
@@ -125,13 +153,17 @@ static uint64_t hash_shape(const struct answers_index *index, struct str text, s
 
 static void read_request(struct answers_index *index, struct str text, struct buf *room) {
     /* Once two shapes differ, the rest of the input is read for its offsets alone. */
-    if (index->input_lines == 0 || index->has_one_shape) {
+    if (!index->has_shape || index->has_one_shape) {
         uint64_t shape = hash_shape(index, text, room);
-        if (index->input_lines == 0) index->shape = shape;
+        if (!index->has_shape) index->shape = shape;
+        index->has_shape = true;
         index->has_one_shape = shape != 0 && shape == index->shape;
     }
     pthread_mutex_lock(&index->requests);
-    note_offset(index, index->input_lines++, jsonl_file_line_at(&index->input, text));
+    uint64_t number = index->input_lines;
+    store_erased_skip(&index->erased, &index->erased_at, &number);
+    note_offset(index, number, jsonl_file_line_at(&index->input, text));
+    index->input_lines = (uint32_t)number + 1;
     pthread_mutex_unlock(&index->requests);
 }
 
@@ -144,6 +176,8 @@ enum err index_read_requests(struct answers_index *index, bool *ret_more, struct
     *ret_more = false;
     if (input->fd < 0) {
         index->input_lines = 0; /* a pass that failed begins again */
+        index->erased_at = 0;
+        index->has_shape = false;
         err = open_input(index, input, error);
     }
     if (err != OK) return err;

@@ -163,6 +163,10 @@ void batches_manifest(void *context, struct http_request *request);
 void batches_manifest_salts(void *context, struct http_request *request);
 void batches_resume(void *context, struct http_request *request);
 void batches_retry(void *context, struct http_request *request);
+/* erasures.c */
+extern const struct fields erasures_fields;
+void erasures_create(void *context, struct http_request *request);
+void erasures_list(void *context, struct http_request *request);
 /* results.c */
 void results_get(void *context, struct http_request *request);
 /* answers.c */

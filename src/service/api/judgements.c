@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "batch/state.h"
 #include "curation/export.h"
 #include "curation/judged.h"
 
@@ -47,10 +48,12 @@ static enum err check_result(struct answers_index *index, uint32_t line, struct 
     return err;
 }
 
-/* Answers that no row has the custom_id: the line does not exist, or has no result yet. */
+/* Answers that no row has the custom_id: the line does not exist, was erased, or has no result yet.
+ */
 static void fail_line(struct http_request *request, const struct store_batch *batch,
                       const struct answers_state *state, const char *custom_id) {
-    if (state->indexed == batch->total && batch->total > 0)
+    bool has_ended = batch_status_is_terminal(batch->status);
+    if (has_ended || (state->indexed == batch->total && batch->total > 0))
         api_fail(request, 404, "line_not_found", "custom_id",
                  "The batch '%s' has no line with the custom_id '%.100s'.", batch->id, custom_id);
     else

@@ -36,6 +36,10 @@ static void write_create_key(struct buf *buf) {
     fields_write_schema(buf, &keys_fields);
 }
 
+static void write_erase(struct buf *buf) {
+    fields_write_schema(buf, &erasures_fields);
+}
+
 /* The marks of openapi.json: a string value "@NAME" stands for what `write` appends. */
 static const struct mark {
     const char *name;
@@ -48,6 +52,7 @@ static const struct mark {
     {"StartLabelStudio", write_studio},
     {"CreateJudgement", judgement_body_write_schema},
     {"CreateKey", write_create_key},
+    {"EraseBatchLines", write_erase},
     {"CreateBatch", batch_parameters_write_schema},
 };
 

@@ -276,6 +276,15 @@ static void start_job(struct api *api, struct http_request *request, const char 
                  "Other batches are on their way to Label Studio; try again later");
 }
 
+bool studio_is_running(struct api *api, const char *batch_id) {
+    struct studio_jobs *jobs = api->studio_jobs;
+    pthread_mutex_lock(&jobs->lock);
+    const struct studio_job *job = find(jobs, batch_id);
+    bool is_running = job && !job->is_over;
+    pthread_mutex_unlock(&jobs->lock);
+    return is_running;
+}
+
 /* --- routes --- */
 
 void studio_get(void *context, struct http_request *request) {

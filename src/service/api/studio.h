@@ -48,6 +48,11 @@ extern const char *const studio_actions[]; /* NULL at the end */
 
 /* The whole work of a job, on its own thread. */
 enum err studio_job_run(struct studio_job *job, struct error *error) MUST_CHECK;
+/* Whether a job of the batch is under way. Any thread. */
+bool studio_is_running(struct api *api, const char *batch_id);
+/* studio_tasks.c: how many of these requests have a task, as far as the links of the batch tell. */
+uint64_t studio_count_tasks(struct api *api, const char *batch_id, const struct str *custom_ids,
+                            size_t count);
 /* True if the job is to end. Any thread. */
 bool studio_job_is_stopped(struct studio_job *job);
 /* Calls `change` with the state, under the lock. */

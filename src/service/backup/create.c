@@ -8,10 +8,12 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "keys/key_file.h"
+#include "store/batches.h"
 #include "store/segment_reader.h"
 #include "store/snapshot.h"
 #include "store/state_marks.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -111,13 +113,25 @@ static enum err take_if_there(struct take *take, const char *path, bool *ret_the
     return err;
 }
 
-/* Takes the order of results of an ended batch. */
+/* Takes the order of results of an ended batch; there may be two for a moment (store/erased.h). */
 static enum err take_order(void *context, const struct snapshot_batch *batch, struct error *error) {
-    char path[BACKUP_PATH_BYTES];
+    const struct take *take = context;
+    char path[BACKUP_FILE_BYTES], name[BACKUP_PATH_BYTES];
     bool there;
     if (!batch->is_finished) return OK;
-    snprintf(path, sizeof path, "batches/%s/" STORE_ORDER_NAME, batch->id);
-    return take_if_there(context, path, &there, error);
+    int bytes = snprintf(path, sizeof path, "%s/batches/%s", take->options->state_dir, batch->id);
+    if (bytes < 0 || (size_t)bytes >= sizeof path)
+        return err_set(error, ERR_INVALID, "the state directory's name is too long");
+    DIR *dir = os_opendir(path);
+    if (!dir) return errno == ENOENT ? OK : err_from_errno(error, errno, "cannot read %s", path);
+    enum err err = OK;
+    for (struct dirent *entry; err == OK && (entry = readdir(dir));) {
+        if (!store_order_is_name(str_from(entry->d_name))) continue;
+        bytes = snprintf(name, sizeof name, "batches/%s/%s", batch->id, entry->d_name);
+        if (bytes < (int)sizeof name) err = take_if_there(context, name, &there, error);
+    }
+    closedir(dir);
+    return err;
 }
 
 /* The row has other bytes than the disk: those of an earlier generation are kept if they are

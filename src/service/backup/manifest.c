@@ -2,7 +2,7 @@
 #include "backup/manifest.h"
 
 #include "base/mem.h"
-#include "store/store.h"
+#include "store/batches.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -52,7 +52,7 @@ bool backup_path_is_sane(struct str path) {
     size_t slash = str_find_byte(rest, '/', 0);
     if (slash == SIZE_MAX || !store_id_is_sane((struct str){rest.at, slash})) return false;
     struct str name = str_skip(rest, slash + 1);
-    return str_is(name, "lines.idx") || str_is(name, "order.idx") || segment_name_is_sane(name);
+    return str_is(name, "lines.idx") || store_order_is_name(name) || segment_name_is_sane(name);
 }
 
 /* --- objects --- */

@@ -64,7 +64,7 @@ struct backup_manifest {
 void backup_time_text(int64_t unix_s, char ret_text[BACKUP_TIME_BYTES]);
 
 /* True for "meta.db", "keys.jsonl", "keys.made", "files/ab/<id>", "parts/<id>",
- * "batches/<id>/lines.idx", "batches/<id>/order.idx" and "batches/<id>/seg-NNNNNN.log". */
+ * "batches/<id>/lines.idx", "batches/<id>/order.idx", "batches/<id>/order.X.idx" and "batches/<id>/seg-NNNNNN.log". */
 bool backup_path_is_sane(struct str path);
 
 void backup_manifest_release(struct backup_manifest *manifest);

@@ -39,7 +39,7 @@ static enum err hold_log_file(struct open_files *held, const char *batch_id, con
     char path[BACKUP_PATH_BYTES];
     int bytes = snprintf(path, sizeof path, "batches/%s/%s", batch_id, name);
     if (bytes < 0 || (size_t)bytes >= sizeof path || !backup_path_is_sane(str_from(path)) ||
-        strcmp(name, STORE_ORDER_NAME) == 0)
+        store_order_is_name(str_from(name)))
         return OK;
     return hold(held, batch_id, path, from, error);
 }

@@ -96,17 +96,22 @@ static enum err write_file(const struct order_builder *builder, const char *path
     return err;
 }
 
-enum err completion_order_write(const struct order_builder *builder, struct store *store,
-                                const char *batch_id, struct error *error) {
+static enum err write_named(const struct order_builder *builder, struct store *store,
+                            const char *batch_id, const char *name, struct error *error) {
     char dir[4096], path[4200], fresh[4200];
     enum err err = store_batch_dir(store, batch_id, dir, sizeof dir, error);
     if (err != OK) return err;
-    snprintf(path, sizeof path, "%s/" STORE_ORDER_NAME, dir);
-    snprintf(fresh, sizeof fresh, "%s/" STORE_ORDER_NAME ".new", dir);
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    snprintf(fresh, sizeof fresh, "%s/%s.new", dir, name);
     err = write_file(builder, fresh, batch_id, error);
     if (err == OK) err = os_rename(fresh, path, error);
     if (err == OK) err = os_fsync_dir(dir, error);
     return err == OK ? store_mirror_placed(store, path, error) : err;
+}
+
+enum err completion_order_write(const struct order_builder *builder, struct store *store,
+                                const char *batch_id, struct error *error) {
+    return write_named(builder, store, batch_id, STORE_ORDER_NAME, error);
 }
 
 /* --- reading --- */
@@ -297,13 +302,14 @@ enum err completion_order_read(struct order_reader *reader, const struct page *p
 enum err completion_order_open(struct order_reader *ret_reader, struct store *store,
                                const struct store_batch *batch, struct error *error) {
     struct order_reader reader = {.store = store, .fd = -1, .sides = {{.fd = -1}, {.fd = -1}}};
-    char path[4200];
+    char path[4200], name[STORE_ORDER_NAME_BYTES];
     memcpy(reader.batch_id, batch->id, sizeof reader.batch_id);
     memcpy(reader.sides[0].id, batch->output_file_id, sizeof reader.sides[0].id);
     memcpy(reader.sides[1].id, batch->error_file_id, sizeof reader.sides[1].id);
     *ret_reader = reader;
     if (!*batch->output_file_id && !*batch->error_file_id) return OK;
-    snprintf(path, sizeof path, "%s/batches/%s/" STORE_ORDER_NAME, store_dir(store), batch->id);
+    if (!store_order_find(store, batch, name)) return gone(error);
+    snprintf(path, sizeof path, "%s/batches/%s/%s", store_dir(store), batch->id, name);
     enum err err = os_open(&reader.fd, path, O_RDONLY, 0, error);
     if (err == ERR_NOT_FOUND) return gone(error);
     if (err != OK) return err;
@@ -319,4 +325,64 @@ void completion_order_close(struct order_reader *reader) {
     os_close(reader->fd);
     os_close(reader->sides[0].fd);
     os_close(reader->sides[1].fd);
+}
+
+/* --- erasing --- */
+
+/* The erased line at this offset, or how many lie before it. */
+static bool find_erased(const struct order_erased *erased, uint64_t offset, size_t *ret_before) {
+    size_t first = 0, end = erased->count;
+    while (first < end) {
+        size_t middle = first + (end - first) / 2;
+        if (erased->lines[middle].offset < offset)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    *ret_before = first;
+    return first < erased->count && erased->lines[first].offset == offset;
+}
+
+/* The place in the new file; NO_LINE for a line that is empty there. */
+static uint64_t moved(const struct order_erased erased[2], uint64_t place) {
+    const struct order_erased *side = &erased[place & 1];
+    size_t before;
+    if (place == NO_LINE || find_erased(side, place >> 1, &before)) return NO_LINE;
+    return before ? place - (side->lines[before - 1].gone << 1) : place;
+}
+
+static enum err move_places(struct order_reader *reader, const struct order_erased erased[2],
+                            struct order_builder *builder, struct error *error) {
+    struct places places;
+    for (uint64_t at = 0; at < reader->count;) {
+        enum err err = read_places(reader, at, &places, error);
+        if (err != OK) return err;
+        for (; at < places.end; at++) {
+            uint64_t place = moved(erased, places.at[at - places.first]);
+            bool has_line = place != NO_LINE;
+            builder->places[at] = place;
+            builder->sizes[at] = has_line ? places.sizes[at - places.first] : 0;
+            builder->sums[at] = has_line ? places.sums[at - places.first] : 0;
+        }
+    }
+    return OK;
+}
+
+enum err completion_order_erase(struct store *store, const struct store_batch *batch,
+                                const struct store_batch *fresh,
+                                const struct order_erased erased[2], struct error *error) {
+    struct order_reader reader;
+    struct order_builder builder;
+    char name[STORE_ORDER_NAME_BYTES];
+    enum err err = completion_order_open(&reader, store, batch, error);
+    if (err != OK) return err;
+    if (reader.fd < 0) return OK;
+    completion_order_init(&builder, reader.count);
+    if (!reader.has_sums) err = corrupt(&reader, error);
+    if (err == OK) err = move_places(&reader, erased, &builder, error);
+    store_order_name(name, fresh);
+    if (err == OK) err = write_named(&builder, store, batch->id, name, error);
+    completion_order_release(&builder);
+    completion_order_close(&reader);
+    return err;
 }

@@ -5,8 +5,8 @@
  * which they became durable. A client that followed the running batch can so continue after its
  * end.
  *
- * The file is order.idx in the batch's directory; integers are little-endian (the machine's own
- * order).
+ * The file is order.idx in the batch's directory, and after an erasure another one of the same form
+ * (store_order_name); integers are little-endian (the machine's own order).
  *
  *   offset  size  field
  *        0     4  magic, "QORD"
@@ -23,7 +23,7 @@
  *                 before them
  *
  * Place i (from 0) belongs to the record with the sequence number i + 1. Lines that never ran
- * follow all records, in the order of the input.
+ * follow all records, in the order of the input. The place of a line that was erased has no line.
  *
  * A place is valid if (1) the header is, (2) its offset and its size lie in the file, (3) a line
  * begins there: at the start of the file or after a LF, (4) that line has its size, and (5) its
@@ -84,3 +84,21 @@ enum err completion_order_read(struct order_reader *reader, const struct page *p
                                int64_t now_unix_s, struct buf *buf, struct page_read *ret_read,
                                struct error *error) MUST_CHECK;
 void completion_order_close(struct order_reader *reader);
+
+/* --- erasing --- */
+
+/* Lines of one result file that become empty. */
+struct order_erased {
+    const struct order_erased_line {
+        uint64_t offset; /* where the line begins in the old file */
+        uint64_t gone;   /* bytes that the new file has less up to the end of this line */
+    } * lines;           /* (count) in the order of the file */
+    size_t count;
+};
+
+/* Writes the order of the files that `fresh`, the batch with its new ids, has: that of the old ones
+ * without the erased lines of output and errors. ERR_NOT_FOUND if the batch has no order. */
+enum err completion_order_erase(struct store *store, const struct store_batch *batch,
+                                const struct store_batch *fresh,
+                                const struct order_erased erased[2],
+                                struct error *error) MUST_CHECK;

@@ -9,6 +9,7 @@
 #include "batch/publish.h"
 #include "batch/state.h"
 #include "json/span.h"
+#include "store/erased.h"
 #include "store/outbox.h"
 
 #include <assert.h>
@@ -97,6 +98,31 @@ static void next_record(struct check *check, struct jsonl_file *lines, bool is_o
 
 /* --- one batch --- */
 
+/* Compares the counts of the batch with those of its files, which have no line that was erased. */
+static void check_counts(struct check *check, uint64_t requests, uint64_t completed,
+                         uint64_t failed) {
+    const struct store_batch *batch = check->batch;
+    struct store_erased_lines erased;
+    struct error error;
+    uint64_t gone[ERASED_RESULT_COUNT] = {0};
+    if (store_erased_lines(check->store, batch->id, &erased, &error) != OK) {
+        violated(check, "its erased lines cannot be read: %s (I4)", error.text);
+        return;
+    }
+    for (size_t i = 0; i < erased.count; i++) gone[erased.at[i].result]++;
+    requests += erased.count;
+    completed += gone[ERASED_COMPLETED];
+    failed += gone[ERASED_FAILED];
+    store_erased_lines_release(&erased);
+    if (requests != batch->total)
+        violated(check, "total is %llu, the input has %llu requests (I4)",
+                 (unsigned long long)batch->total, (unsigned long long)requests);
+    if (completed != batch->completed || failed != batch->failed)
+        violated(check, "counts say %llu completed and %llu failed, the files %llu and %llu (I4)",
+                 (unsigned long long)batch->completed, (unsigned long long)batch->failed,
+                 (unsigned long long)completed, (unsigned long long)failed);
+}
+
 /* Walks over the input. Both result files are in its order, so the walk meets every record in
  * turn. */
 static void walk(struct check *check, struct jsonl_file *input, struct jsonl_file *output,
@@ -133,14 +159,7 @@ static void walk(struct check *check, struct jsonl_file *input, struct jsonl_fil
                  (unsigned long long)errors->number);
         next_record(check, errors, false, &err, &failed);
     }
-    const struct store_batch *batch = check->batch;
-    if (requests != batch->total)
-        violated(check, "total is %llu, the input has %llu requests (I4)",
-                 (unsigned long long)batch->total, (unsigned long long)requests);
-    if (out_lines != batch->completed || failed != batch->failed)
-        violated(check, "counts say %llu completed and %llu failed, the files %llu and %llu (I4)",
-                 (unsigned long long)batch->completed, (unsigned long long)batch->failed,
-                 (unsigned long long)out_lines, (unsigned long long)failed);
+    check_counts(check, requests, out_lines, failed);
     for (size_t i = 0; i < 3; i++) {
         const struct jsonl_file *file = (const struct jsonl_file *[]){input, output, errors}[i];
         static const char *const names[] = {"input", "output", "errors"};

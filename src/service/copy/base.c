@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "store/batches.h"
 #include "store/segment_reader.h"
 
 #include <dirent.h>
@@ -193,15 +194,18 @@ static bool has_segment(const struct base *base, const char *path, unsigned inde
     return bytes < (int)sizeof file && access(file, F_OK) == 0;
 }
 
+static enum err base_order(struct base *base, const char *path, const char *name,
+                           struct error *error) {
+    return store_order_is_name(str_from(name)) ? base_file(base, path, name, error) : OK;
+}
+
 /* Adds the segments of a run, of which only the last one may grow, and the order of its results.
  * lines.idx is made again from the input. */
 static enum err base_batch(struct base *base, const char *path, const char *name,
                            struct error *error) {
     char file[FILE_PATH_BYTES];
     (void)name;
-    enum err err = OK;
-    snprintf(file, sizeof file, "%.200s/order.idx", path);
-    err = base_file(base, file, "order.idx", error);
+    enum err err = each_name(base, path, base_order, error);
     for (unsigned i = 1; err == OK && has_segment(base, path, i); i++) {
         snprintf(file, sizeof file, "%.200s/seg-%06u.log", path, i);
         err = open_and(base, file, has_segment(base, path, i + 1) ? add_file : add_tail, error);

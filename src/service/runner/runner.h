@@ -14,6 +14,7 @@
  * Memory: owns the workers attached to it; borrows the store.
  * Invariant: only durable results count. */
 
+#include "batch/erase.h"
 #include "batch/page.h"
 #include "batch/parameters.h"
 #include "protocol/names.h"
@@ -131,6 +132,12 @@ enum err runner_batch_cancel(struct runner *runner, struct str batch_id,
  * ERR_CONFLICT "Cannot delete a batch with status '…'." before its end. */
 enum err runner_batch_delete(struct runner *runner, struct str batch_id,
                              struct store_freed *ret_freed, struct error *error) MUST_CHECK;
+
+/* Erases lines of ended batches (batch/erase.h), one call at a time; ERR_UNAVAILABLE while another
+ * is under way. The clock of the runner sets `now_unix_s`. */
+enum err runner_batch_erase(struct runner *runner, const struct batch_erase *erase,
+                            struct batch_erasure *ret_erasure, bool *ret_is_custom_id,
+                            struct error *error) MUST_CHECK;
 
 /* A reader of one batch's results, while it runs and after. One thread at a time. */
 struct runner_results;

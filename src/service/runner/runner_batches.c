@@ -189,13 +189,14 @@ static bool wait_for_publisher(struct runner *runner, struct str batch_id) {
     return !is_active;
 }
 
-static enum err check_over(struct runner *runner, struct str batch_id, struct error *error) {
+static enum err check_over(struct runner *runner, const char *verb, struct str batch_id,
+                           struct error *error) {
     struct store_batch batch;
     enum err err = runner_batch_get(runner, batch_id, &batch, error);
     if (err != OK) return err;
     const char *status = batch_status_name(batch.status);
     if (!batch_status_is_terminal(batch.status))
-        err = err_set(error, ERR_CONFLICT, "Cannot delete a batch with status '%s'.", status);
+        err = err_set(error, ERR_CONFLICT, "Cannot %s a batch with status '%s'.", verb, status);
     else if (!wait_for_publisher(runner, batch_id))
         err = err_set(error, ERR_UNAVAILABLE, "The end of the batch is still being written.");
     store_batch_release(&batch);
@@ -205,7 +206,7 @@ static enum err check_over(struct runner *runner, struct str batch_id, struct er
 enum err runner_batch_delete(struct runner *runner, struct str batch_id,
                              struct store_freed *ret_freed, struct error *error) {
     bool has_more = false;
-    enum err err = check_over(runner, batch_id, error);
+    enum err err = check_over(runner, "delete", batch_id, error);
     if (err == OK)
         err = retention_delete(&runner->retention, batch_id, runner_now_unix_s(runner), ret_freed,
                                &has_more, error);
@@ -215,4 +216,38 @@ enum err runner_batch_delete(struct runner *runner, struct str batch_id,
     pthread_cond_broadcast(&runner->helpers);
     pthread_mutex_unlock(&runner->lock);
     return OK;
+}
+
+/* --- erasing --- */
+
+/* The lines are gone for every reader. What one call cannot remove goes with a later sweep or a
+ * start. */
+static void sweep_erased(struct runner *runner, const struct batch_erasure *erasure) {
+    struct error later;
+    for (size_t i = 0; i < erasure->batch_count; i++)
+        log_info("batch=%s event=erased requests=%llu lines=%llu judgements=%llu",
+                 erasure->batches[i].id, (unsigned long long)erasure->requests,
+                 (unsigned long long)erasure->batches[i].lines,
+                 (unsigned long long)erasure->batches[i].judgements);
+    if (batch_erase_sweep(runner->store, erasure, runner_now_unix_s(runner), &later) != OK)
+        log_warn("event=erased_sweep error=\"%s\", retrying", later.text);
+}
+
+enum err runner_batch_erase(struct runner *runner, const struct batch_erase *erase,
+                            struct batch_erasure *ret_erasure, bool *ret_is_custom_id,
+                            struct error *error) {
+    struct batch_erase wish = *erase;
+    enum err err = OK;
+    *ret_is_custom_id = false;
+    for (size_t i = 0; i < erase->batch_count && err == OK; i++)
+        err = check_over(runner, "erase lines of", str_from(erase->batch_ids[i]), error);
+    if (err != OK) return err;
+    if (atomic_exchange(&runner->is_erasing, true))
+        return err_set(error, ERR_UNAVAILABLE, "Another erasure is under way; try again soon.");
+    wish.store = runner->store;
+    wish.now_unix_s = runner_now_unix_s(runner);
+    err = batch_erase(&wish, ret_erasure, ret_is_custom_id, error);
+    if (err == OK) sweep_erased(runner, ret_erasure);
+    atomic_store(&runner->is_erasing, false);
+    return err;
 }

@@ -56,6 +56,7 @@ struct runner {
     uint32_t current_left;        /* lines until it chooses again */
     bool is_reordered;            /* it chooses again at once */
     bool is_sweep_due;            /* publish sweeps at once */
+    atomic_bool is_erasing;       /* an erasure is under way */
     int64_t watch_ns;             /* the next look at progress is due; dispatch's alone */
     int64_t tail_ns;              /* and at the ends of batches (tail.h); likewise */
     struct peers peers;           /* likewise */

@@ -179,3 +179,16 @@ enum err store_batch_counts(struct store *store, uint64_t ret_counts[BATCH_STATU
  * of the results (STORE_ORDER_NAME) stays. */
 enum err store_batch_forget_log(struct store *store, const char *batch_id,
                                 struct error *error) MUST_CHECK;
+/* The name of the order of results of a batch whose lines were erased: it is made of the ids of its
+ * files. */
+#define STORE_ORDER_NAME_BYTES 32
+void store_order_name(char ret_name[STORE_ORDER_NAME_BYTES], const struct store_batch *batch);
+/* True for STORE_ORDER_NAME and for such a name. */
+bool store_order_is_name(struct str name);
+/* Finds the order that belongs to the files of the row: by that name, else STORE_ORDER_NAME. False
+ * if there is none. */
+bool store_order_find(const struct store *store, const struct store_batch *batch,
+                      char ret_name[STORE_ORDER_NAME_BYTES]);
+/* Removes the orders of files that the batch has no more. */
+enum err store_order_keep_one(struct store *store, const char *batch_id,
+                              struct error *error) MUST_CHECK;

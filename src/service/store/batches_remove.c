@@ -99,10 +99,11 @@ static enum err mark_all(struct store *store, void *context, struct error *error
     return err == OK ? mark_row(store, mark, error) : err;
 }
 
-static uint64_t order_bytes(const struct store *store, const char *id) {
-    char path[STORE_PATH_BYTES];
+static uint64_t order_bytes(const struct store *store, const struct store_batch *batch) {
+    char name[STORE_ORDER_NAME_BYTES], path[STORE_PATH_BYTES];
     struct stat status;
-    store_path(store, path, "batches/%s/" STORE_ORDER_NAME, id);
+    (void)store_order_find(store, batch, name);
+    store_path(store, path, "batches/%s/%s", batch->id, name);
     return stat(path, &status) == 0 ? (uint64_t)status.st_size : 0;
 }
 
@@ -113,8 +114,8 @@ enum err store_batch_delete(struct store *store, struct str id, int64_t now_unix
     enum err err = store_batch_get(store, id, &batch, error);
     if (err != OK) return err;
     memcpy(mark.id, batch.id, sizeof mark.id);
+    uint64_t bytes = order_bytes(store, &batch);
     store_batch_release(&batch);
-    uint64_t bytes = order_bytes(store, mark.id);
     err = database_transact(store, mark_all, &mark, error);
     if (err != OK) return err;
     mark.freed.bytes += bytes;
@@ -146,6 +147,7 @@ static enum err remove_piece(struct store *store, void *context, struct error *e
 static enum err remove_rows(struct store *store, void *context, struct error *error) {
     static const char *const statements[] = {
         "DELETE FROM judgement_curators WHERE batch_id = ?1",
+        "DELETE FROM erased_lines WHERE batch_id = ?1",
         "DELETE FROM outbox WHERE subject = ?1",
         "DELETE FROM proofs WHERE batch_id = ?1",
         "DELETE FROM erasures WHERE batch_id = ?1",
@@ -210,6 +212,7 @@ enum err store_batch_sweep(struct store *store, int64_t now_unix_s, uint64_t pie
                            bool *ret_has_more, struct error *error) {
     char id[STORE_ID_BYTES];
     int64_t sequence = 0;
+    store_erase_late(store);
     enum err err = store_file_sweep(store, now_unix_s, error);
     *ret_has_more = false;
     while (err == OK && !*ret_has_more) {

@@ -197,6 +197,17 @@ static const char *const migrations[] = {
     " erased INTEGER NOT NULL,"
     " record TEXT NOT NULL) STRICT;"
     "CREATE INDEX erasures_of ON erasures (batch_id);",
+    /* Lines that were erased (erased.h), and their judgements with them. */
+    "CREATE TABLE erased_lines ("
+    " batch_id TEXT NOT NULL,"
+    " line INTEGER NOT NULL CHECK (line >= 1),"
+    " result INTEGER NOT NULL CHECK (result BETWEEN 0 AND 2),"
+    " PRIMARY KEY (batch_id, line)) STRICT, WITHOUT ROWID;"
+    "DROP TRIGGER judgements_kept;"
+    "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements WHEN NOT EXISTS"
+    " (SELECT 1 FROM batches WHERE id = OLD.batch_id AND deleted IS NOT NULL) AND NOT EXISTS"
+    " (SELECT 1 FROM erased_lines WHERE batch_id = OLD.batch_id AND line = OLD.line)"
+    " BEGIN SELECT RAISE(ABORT, 'a judgement goes with its batch or its line only'); END;",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 
@@ -422,7 +433,7 @@ enum err database_open(struct store *store, struct error *error) {
     if (sqlite3_open_v2(path, &store->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         return last_error(store, error, "cannot open meta.db");
     sqlite3_extended_result_codes(store->db, 0);
-    sqlite3_busy_timeout(store->db, 5000);
+    sqlite3_busy_timeout(store->db, STORE_BUSY_MS);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(store->db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
     int64_t version = 0;

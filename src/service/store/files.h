@@ -55,6 +55,9 @@ enum err store_spool_commit(struct store_spool *spool, struct store_file *file,
 enum err store_spool_place(struct store_spool *spool, struct store_file *file,
                            struct error *error) MUST_CHECK;
 
+/* Removes the bytes of a file that was placed and gets no row. */
+void store_file_unplace(struct store *store, const char *id);
+
 /* ERR_NOT_FOUND for an id that is unknown, deleted or past its expiry at `now_unix_s`. */
 enum err store_file_get(struct store *store, struct str id, int64_t now_unix_s,
                         struct store_file *ret_file, struct error *error) MUST_CHECK;

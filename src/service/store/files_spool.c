@@ -136,6 +136,10 @@ void store_file_settle(struct store *store, const char *id, enum err added) {
         ignored.code = OK; /* the next start removes it */
 }
 
+void store_file_unplace(struct store *store, const char *id) {
+    store_file_settle(store, id, ERR_CANCELLED);
+}
+
 static enum err add_row(struct store *store, void *context, struct error *error) {
     return store_file_add_row(store, context, error);
 }

@@ -224,7 +224,7 @@ static enum err clean_folder(struct store *store, const char *path, const char *
 static enum err remove_all_but_order(struct store *store, const char *path, const char *name,
                                      const struct told *told, struct error *error) {
     (void)store, (void)told;
-    return strcmp(name, STORE_ORDER_NAME) == 0 ? OK : os_unlink(path, error);
+    return store_order_is_name(str_from(name)) ? OK : os_unlink(path, error);
 }
 
 enum err store_remove_run(struct store *store, const char *name, bool keep_order,
@@ -234,7 +234,7 @@ enum err store_remove_run(struct store *store, const char *name, bool keep_order
     enum err err =
         each_entry(store, folder, keep_order ? remove_all_but_order : remove_entry, NULL, error);
     if (err != OK) return err;
-    if (keep_order) return OK;
+    if (keep_order) return store_order_keep_one(store, name, error);
     store_path(store, path, "%s", folder);
     if (rmdir(path) != 0 && errno != ENOENT)
         return err_from_errno(error, errno, "cannot remove %s", path);

@@ -170,12 +170,31 @@ static enum err check_batch(struct store *store, const char *batch_id, struct er
     return err;
 }
 
+/* The client has read the line's answer before it was erased. */
+static enum err check_line(struct store *store, const struct store_judgement *judgement,
+                           struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    enum err err = database_prepare(
+        store, &statement, "SELECT 1 FROM erased_lines WHERE batch_id = ?1 AND line = ?2", error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(judgement->batch_id));
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)judgement->line);
+    err = database_step(store, statement, &row, error);
+    sqlite3_finalize(statement);
+    if (err == OK && row)
+        err = err_set(error, ERR_NOT_FOUND, "Line %" PRIu64 " of the batch was erased.",
+                      judgement->line);
+    return err;
+}
+
 /* Checks the batch, the id and the version, and adds the row. database_transact may run it
  * twice. */
 static enum err add(struct store *store, void *context, struct error *error) {
     struct add_call *call = context;
     store_judgement_release(&call->row);
     enum err err = check_batch(store, call->judgement->batch_id, error);
+    if (err == OK) err = check_line(store, call->judgement, error);
     if (err == OK) err = find_by_id(store, call->judgement, &call->row, error);
     if (err != OK) return err;
     if (call->row.seq != 0) {

@@ -3,10 +3,10 @@
 
 /* judgements: one row per judgement, the opinion of a curator on the answer of one line.
  *
- * A row is never changed and never removed: a change of mind adds a row. The newest row of
- * a (line, curator) counts, and the older ones are the audit trail. Rows stay as long as the row of
- * their batch, which outlives the batch's files. The store knows no meaning of a field or a
- * verdict.
+ * A row is never changed: a change of mind adds a row. The newest row of a (line, curator) counts,
+ * and the older ones are the audit trail. Rows stay as long as the row of their batch, which
+ * outlives the batch's files, unless their line is erased (erased.h): then all rows of the line go.
+ * The store knows no meaning of a field or a verdict.
  *
  * Thread: any.
  * Memory: a row owns its texts; store_judgement_release frees them.

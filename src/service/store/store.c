@@ -109,7 +109,8 @@ static enum err open_parts(struct store *store, struct error *error) {
     err = ballast_make(store, error);
     if (err == ERR_UNAVAILABLE) store_disk_filled(store);
     if (err != OK && err != ERR_UNAVAILABLE) return err;
-    return store_clean(store, error);
+    err = store_clean(store, error);
+    return err == OK ? store_erase_begun(store, error) : err;
 }
 
 enum err store_open(struct store **ret_store, const struct store_options *options,

@@ -15,7 +15,8 @@
  *   parts/<id>                    bytes of uploads that are not complete
  *   batches/<id>/seg-000001.log   results of a batch that has not ended
  *   batches/<id>/lines.idx        places of the batch's lines in its input (batch/index.h)
- *   batches/<id>/order.idx        order in which the results came (batch/completion_order.h)
+ *   batches/<id>/order.idx        order in which the results came (batch/completion_order.h);
+ *                                 order.X.idx after an erasure (batches.h)
  *   label_studio/                 not the store's: see api/studio.h
  *   cache/00000001.seg            answers kept for equal requests (result_cache.h)
  *   tmp/                          spools on the same file system; emptied at start

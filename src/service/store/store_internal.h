@@ -14,6 +14,7 @@
 #include <sqlite3.h>
 
 #define STORE_DIR_BYTES_MAX 2048
+#define STORE_BUSY_MS 5000 /* wait for another process that has the database locked */
 #define STORE_PATH_BYTES (STORE_DIR_BYTES_MAX + 256)
 
 struct store {
@@ -35,6 +36,7 @@ struct store {
         unsigned char salts[8];
         uint32_t frames;
     } wal;
+    atomic_bool has_erased_pages; /* the database's log is to be cut (erased.h) */
     atomic_ullong log_append_bytes;
     pthread_mutex_t
         histograms_lock; /* guards the next members, to `batch_seconds`; held for moments */
@@ -120,3 +122,10 @@ enum err store_remove_studio(struct store *store, const char *batch_id,
 /* Called at start: empties tmp/, removes bytes that nobody was told of, and moves to lost/ what was
  * acknowledged and has no row (lost.h). */
 enum err store_clean(struct store *store, struct error *error) MUST_CHECK;
+
+/* --- erased.c --- */
+
+/* Called at start: does once more what a kill may have kept store_erase_pages from. */
+enum err store_erase_begun(struct store *store, struct error *error) MUST_CHECK;
+/* Tries again what another process has kept it from. */
+void store_erase_late(struct store *store);

@@ -156,6 +156,7 @@ static void only_paths_of_a_state_directory_are_paths(void **state) {
         "parts/part_0123",
         "batches/batch_0123/lines.idx",
         "batches/batch_0123/order.idx",
+        "batches/batch_0123/order.0123456789abcdef.idx",
         "batches/batch_0123/seg-000017.log",
     };
     static const char *const bad[] = {
@@ -172,6 +173,8 @@ static void only_paths_of_a_state_directory_are_paths(void **state) {
         "parts/",
         "parts/short",
         "parts/part_0123/x",
+        "batches/batch_0123/order.0123456789abcdeg.idx",
+        "batches/batch_0123/order.0123456789abcdef.idy",
         "batches/batch_0123",
         "batches/batch_0123/",
         "batches//lines.idx",

@@ -237,7 +237,8 @@ static int tamper(const struct scratch *s, const char *sql) {
 #define NO_DELETION                                                                                \
     "DROP INDEX batches_messages; ALTER TABLE batches DROP COLUMN inline_requests;"                \
     "DROP TABLE model_names; DROP TABLE proofs; DROP TABLE erasures;"                              \
-    "DROP TRIGGER judgements_kept; DROP INDEX batches_ended; DROP INDEX batches_leaving;"          \
+    "DROP TRIGGER judgements_kept; DROP TABLE erased_lines;"                                       \
+    "DROP INDEX batches_ended; DROP INDEX batches_leaving;"                                        \
     "DROP INDEX batches_input; DROP INDEX batches_output; DROP INDEX batches_errors;"              \
     "ALTER TABLE batches DROP COLUMN deleted;"                                                     \
     "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements"                                   \
@@ -262,8 +263,9 @@ static void rows_cannot_be_changed_or_removed_and_fsck_sees_it_if_they_were(void
     static const char *const tampering[] = {
         "DROP TRIGGER judgements_kept; DELETE FROM judgements WHERE version = 1 AND line = 1;"
         "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements WHEN NOT EXISTS"
-        " (SELECT 1 FROM batches WHERE id = OLD.batch_id AND deleted IS NOT NULL)"
-        " BEGIN SELECT RAISE(ABORT, 'a judgement goes with its batch only'); END",
+        " (SELECT 1 FROM batches WHERE id = OLD.batch_id AND deleted IS NOT NULL) AND NOT EXISTS"
+        " (SELECT 1 FROM erased_lines WHERE batch_id = OLD.batch_id AND line = OLD.line)"
+        " BEGIN SELECT RAISE(ABORT, 'a judgement goes with its batch or its line only'); END",
         ("DROP TRIGGER judgements_unchanged;"
          " UPDATE judgements SET version = 1, verdict = 1 WHERE version = 2;" UNCHANGED),
         "DROP TRIGGER judgements_unchanged;"
