@@ -326,6 +326,10 @@ def test_a_batch_has_a_manifest_that_verifies(home, made, tmp_path):
     done = home.quern("replay", tmp_path / "kept/b.manifest.json", "--json", "--lines", "1",
                       "--public-key", public)
     assert json.loads(done.stdout)["bit_equal"] == 1, done.stdout
+    for id_ in ("c0", "c1"):  # an answer, and a failed line
+        done = home.quern("log", tmp_path / "kept/b.manifest.json", "--custom-id", id_,
+                          "--public-key", public)
+        assert done.returncode == 0 and "In short:\n  verified: " in done.stdout, done
     with support.serving(tmp_path / "state", "--model", model, "--device", "cpu") as server:
         path = f"/v1/batches/{batch['id']}/manifest"
         assert (server.call("GET", path), server.call("GET", f"{path}/salts")) == (
