@@ -186,6 +186,13 @@ static size_t list_seats(struct runner *runner, const struct slot *slot,
     return count;
 }
 
+static bool expects_other(struct runner *runner, const struct line_state *line) {
+    pthread_mutex_lock(&runner->lock);
+    bool expects = seat_expects_other(runner, line, clock_monotonic_ns());
+    pthread_mutex_unlock(&runner->lock);
+    return expects;
+}
+
 /* The first of these that serves the model, and its worker's name for it; NULL if none has room. */
 static struct seat *choose_seat(struct runner *runner, struct slot *slot, struct str model,
                                 char ret_served[MODEL_NAME_BYTES]) {
@@ -193,7 +200,8 @@ static struct seat *choose_seat(struct runner *runner, struct slot *slot, struct
     struct line_state *line = &slot->line;
     size_t count = list_seats(runner, slot, seats), at = 0;
     while (at < count && !runner_finds(runner, seats[at]->worker, model, ret_served)) at++;
-    if (at == count && !seat_is_last_word(runner, line)) return NULL;
+    if (at == count && (!seat_is_last_word(runner, line) || expects_other(runner, line)))
+        return NULL;
     if (at == count) {
         line->has_no_other = true;
         return choose_seat(runner, slot, model, ret_served);

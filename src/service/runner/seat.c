@@ -10,7 +10,7 @@
 
 #include <assert.h>
 
-#define LOST_NS INT64_C(5000000000) /* a worker that is down for longer loses its suspects */
+#define LOST_NS INT64_C(5000000000) /* a worker without room for longer loses its suspects */
 /* Between two lines for a sick seat: the first pause, and how often it is doubled. */
 #define PROBE_NS INT64_C(5000000000)
 #define PROBE_DOUBLINGS 6
@@ -32,7 +32,7 @@ bool seat_has_room(const struct runner *runner, const struct seat *seat,
 }
 
 bool seat_is_lost(const struct seat *seat, int64_t now_ns) {
-    return seat->is_full && now_ns - seat->down_ns > LOST_NS;
+    return seat->is_full && now_ns - seat->full_ns > LOST_NS;
 }
 
 bool seat_is_sick(const struct seat *seat) {
@@ -81,6 +81,17 @@ bool seat_is_last_word(const struct runner *runner, const struct line_state *lin
 bool seat_may_be_left(const struct runner *runner, const struct line_state *line, int64_t now_ns) {
     const struct seat *home = &runner->seats[line->home];
     return seat_is_lost(home, now_ns) || seat_is_sick(home) || seat_is_last_word(runner, line);
+}
+
+bool seat_expects_other(const struct runner *runner, const struct line_state *line,
+                        int64_t now_ns) {
+    for (uint32_t i = 0; i < runner->seat_count; i++) {
+        const struct seat *seat = &runner->seats[i];
+        const bool is_peer = i != line->home && (line->peers >> i & 1);
+        if (is_peer && seat->is_full && !seat->has_failed && !seat_is_lost(seat, now_ns))
+            return true;
+    }
+    return false;
 }
 
 void seat_note_down(struct seat *seat, int64_t now_ns) {
@@ -211,6 +222,7 @@ bool seat_submit(struct runner *runner, struct seat *seat, struct slot *slot,
     if (!is_taken) seat->has_failed = status.is_failed;
     if (!is_taken && is_here) {
         seat->is_full = seat->rooms == rooms;
+        seat->full_ns = clock_monotonic_ns();
         /* One that is overloaded comes back soon. */
         seat->is_away = seat->is_full && !status.ready && !status.is_refusing;
         seat_leave(runner, slot);

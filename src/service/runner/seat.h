@@ -41,6 +41,7 @@ struct seat {
     uint32_t lines_max;    /* in flight */
     bool is_full;          /* the worker refused a job and has told of no room since */
     bool is_away;          /* and it was not ready then */
+    int64_t full_ns;       /* when it refused that job */
     bool has_failed;       /* the worker's model can never be loaded */
     uint64_t rooms;        /* `room` and `down` events so far */
     /* In flight: */
@@ -77,7 +78,7 @@ struct seat {
 /* Whether the line may go to this seat now. NULL: whether any line may, a suspect or not. */
 bool seat_has_room(const struct runner *runner, const struct seat *seat,
                    const struct line_state *line);
-/* Whether the seat has been down for so long that its suspects look for another one. */
+/* Whether the seat has been down or full for so long that its suspects look for another one. */
 bool seat_is_lost(const struct seat *seat, int64_t now_ns);
 bool seat_is_sick(const struct seat *seat);
 /* Whether another one of these seats can be expected to answer: it is not sick, has not gone down
@@ -87,6 +88,9 @@ bool seat_has_well_neighbour(const struct runner *runner, const struct seat *sea
  * and one of them is well; else 0: the line may go to any. */
 uint64_t seat_last_choice(const struct runner *runner, const struct line_state *line,
                           uint32_t attempts_max);
+/* Whether a seat besides the suspect's home serves its model and is full or down for a moment: its
+ * last word waits for that one. */
+bool seat_expects_other(const struct runner *runner, const struct line_state *line, int64_t now_ns);
 /* Whether the suspect may leave its home for a seat that has no room at once. */
 bool seat_may_be_left(const struct runner *runner, const struct line_state *line, int64_t now_ns);
 /* Whether one more down of the suspect alone convicts it, and all so far were at its home. */

@@ -200,7 +200,7 @@ struct gpu {
     void *h;           /* (bucket, width) bf16 or int32 */
     void *wide;        /* (bucket, max(q | k | v, 2 ffn, all parts of a token)) bf16 or int32 */
     void *narrow;      /* (bucket, rates, or 1 of a shared expert) bf16 */
-    size_t h_bytes, wide_bytes, narrow_bytes, q_bytes;
+    size_t h_bytes, wide_bytes, narrow_bytes, q_bytes, q_kept_bytes;
     void *q,
         *q_kept; /* (bucket, heads · head_dim) bf16; q_kept has kept rows of `attended` as well */
     void *attended;       /* (bucket, heads · head_dim, or what a state leaves) bf16 */

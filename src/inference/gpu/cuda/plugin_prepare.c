@@ -67,9 +67,10 @@ static void place_buffers(struct layout *layout) {
     gpu->h = memory_take(memory, part, gpu->h_bytes);
     gpu->wide = memory_take(memory, part, gpu->wide_bytes);
     gpu->q_bytes = rows * q_width * 2;
+    gpu->q_kept_bytes = kept * q_width * 2;
     gpu->q = memory_take(memory, part, gpu->q_bytes);
-    gpu->q_kept = memory_take(memory, part, kept * q_width * 2);
-    gpu->attended = memory_take(memory, part, rows * q_width * 2);
+    gpu->q_kept = memory_take(memory, part, gpu->q_kept_bytes);
+    gpu->attended = memory_take(memory, part, gpu->q_bytes);
     gpu->codes = memory_take(memory, part, rows * codes_bytes(program));
     for (int i = 0; i < 2; i++)
         gpu->row_scales[i] = memory_take(memory, part, rows * sizeof(float));

@@ -128,6 +128,10 @@ static enum err clear_all(const struct gpu *gpu, struct error *error) {
     if (code == cudaSuccess) code = clear(gpu, gpu->wide, gpu->wide_bytes);
     if (code == cudaSuccess) code = clear(gpu, gpu->narrow, gpu->narrow_bytes);
     if (code == cudaSuccess) code = clear(gpu, gpu->q, gpu->q_bytes);
+    if (code == cudaSuccess) code = clear(gpu, gpu->q_kept, gpu->q_kept_bytes);
+    if (code == cudaSuccess) code = clear(gpu, gpu->attended, gpu->q_bytes);
+    if (code == cudaSuccess)
+        code = clear(gpu, gpu->experts.gated, gpu->experts.gated_count * sizeof(uint16_t));
     if (code == cudaSuccess) code = clear(gpu, gpu->experts.shared, gpu->experts.shared_bytes);
     if (code == cudaSuccess && gpu->unfold.tokens > 0)
         code = clear(gpu, gpu->unfold.unfolded,

@@ -211,6 +211,25 @@ static void among_workers_and_a_broken_one_only_bad_lines_fail(void **state) {
     pipeline_remove(&p);
 }
 
+/* The well worker goes down again and again, and for longer than the broken one. */
+static void a_line_waits_for_a_well_worker_that_is_down_for_a_moment(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    char id[STORE_ID_BYTES];
+    const struct worker_echo_options echo[] = {{.down_every = 1, .down_ms = 1},
+                                               {.poison = "w 1", .down_ms = 60}};
+    pipeline_dir(&p);
+    pipeline_open(&p, &(struct runner_options){.lookahead_lines = 8}, echo, 2);
+    pipeline_submit(&p, "w", 40, id); /* "w 1" and "w 10" to "w 19" */
+    struct store_batch batch = pipeline_wait(&p, id, is_over);
+    assert_int_equal(batch.completed, 29);
+    assert_int_equal(batch.failed, 11);
+    store_batch_release(&batch);
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    pipeline_remove(&p);
+}
+
 /* Workers of other models take none of their lines, and those of their own go down with each. */
 static void batches_of_bad_lines_alone_end(void **state) {
     (void)state;
@@ -838,6 +857,7 @@ int main(void) {
         cmocka_unit_test(a_line_that_takes_the_worker_down_is_found_and_only_it_fails),
         cmocka_unit_test(a_worker_that_goes_down_with_everything_convicts_no_line),
         cmocka_unit_test(among_workers_and_a_broken_one_only_bad_lines_fail),
+        cmocka_unit_test(a_line_waits_for_a_well_worker_that_is_down_for_a_moment),
         cmocka_unit_test(batches_of_bad_lines_alone_end),
         cmocka_unit_test(eight_batches_at_once_all_end_and_no_result_crosses),
         cmocka_unit_test(counters_only_grow_and_files_show_only_at_the_end),
