@@ -295,7 +295,9 @@ static void a_worker_of_another_model_gets_no_place(void **state) {
     fleet_submit(&fleet, "other", sizes, 20, second);
     assert_int_equal(fleet_run(&fleet, even, id), 1000);
     assert_int_equal(fleet_run(&fleet, even, second), 1000);
-    assert_in_range(begun(&fleet), 40, 46);
+    /* Two workers end together, or the later one's last beginning is shared out by halves: 25, 12,
+     * 6, 3, 2, 1. */
+    assert_in_range(begun(&fleet), 40, 40 + 2 * 6);
     for (size_t i = 0; i < NODES; i++) assert_in_range(fleet.nodes[i].count, 400, 600);
     fleet_close(&fleet);
 }
