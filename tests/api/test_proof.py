@@ -434,6 +434,28 @@ def test_a_batch_that_ended_before_sums_over_lines_keeps_its_manifest_of_version
         "input": "good", "output": "differs"}
 
 
+def test_an_input_that_has_rotted_proves_nothing_anew(tmp_path):
+    """A byte of a line that was answered already changes on the disk before the batch ends: the
+    manifest says what was uploaded, as before there were sums over lines."""
+    clock = support.Clock(tmp_path)
+    content = support.jsonl(life.held_lines(3, 1))
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo",
+                         environment=clock.environment) as server:
+        batch = server.create(content)
+        support.until(lambda: server.batch(batch["id"])["request_counts"]["completed"] == 1)
+        (file,) = (tmp_path / "state").glob(f"files/*/{batch['input_file_id']}")
+        file.chmod(0o600)
+        file.write_bytes(b" " + content[1:])
+        clock.until(lambda: server.batch(batch["id"])["status"] == "completed", 70)
+        path = f"/v1/batches/{batch['id']}/manifest"
+        support.until(lambda: server.call("GET", path)[0] == 200)
+        is_ = json.loads(server.call("GET", path)[1])
+        assert is_["version"] == 1
+        assert is_["input"]["sha256"] == hashlib.sha256(content).hexdigest()
+        assert server.call("GET", f"{path}/salts")[0] == 404
+        assert "event=no_proofs" in server.log_text()
+
+
 def test_a_deleted_files_salts_go_with_it_and_the_manifest_stays(home, tmp_path):
     state = tmp_path / "state"
     with support.serving(state, "--model", "smollm2=echo") as server:
@@ -499,6 +521,7 @@ def test_a_batch_that_two_servers_computed_names_both(tmp_path):
     with support.serving(state, "--model", "smollm2=echo", environment=clock.environment) as server:
         clock.until(lambda: server.batch(batch["id"])["status"] == "completed", 70)
         is_ = json.loads(server.call("GET", f"/v1/batches/{batch['id']}/manifest")[1])
+        salts = json.loads(server.call("GET", f"/v1/batches/{batch['id']}/manifest/salts")[1])
         done = support.quern("backup", tmp_path / "kept", "--state-dir", state)
         assert done.returncode == 0, done.stderr
     assert [by["settings"] for by in is_["computed_by"]] == [["--max-num-seqs", "2"], []]
@@ -506,5 +529,7 @@ def test_a_batch_that_two_servers_computed_names_both(tmp_path):
     assert done.returncode == 0, done.stderr
     with support.serving(tmp_path / "restored", "--model", "smollm2=echo") as server:
         again = json.loads(server.call("GET", f"/v1/batches/{batch['id']}/manifest")[1])
+        kept = json.loads(server.call("GET", f"/v1/batches/{batch['id']}/manifest/salts")[1])
     # The key is in no backup.
     assert again.pop("signature") != is_.pop("signature") and again == is_
+    assert kept["manifest_sha256"] != salts["manifest_sha256"] and kept["salts"] == salts["salts"]
