@@ -15,8 +15,9 @@ const char *const models[MODELS] = {"gemma3", "llama3", "mistral", "qwen2", "qwe
 /* Skips the test where the data of other implementations are not. */
 /* A name with a slash is the path of a folder. */
 static void model_path(char *ret_path, size_t room, const char *name) {
-    const char *form = strchr(name, '/') ? "%s/%s" : "%s/tiny/%s/model-bf16.gguf";
-    (void)snprintf(ret_path, room, form, getenv("QUERN_SHARED"), name);
+    const bool is_folder = strchr(name, '/');
+    (void)snprintf(ret_path, room, "%s/%s%s%s", getenv("QUERN_SHARED"), is_folder ? "" : "tiny/",
+                   name, is_folder ? "" : "/model-bf16.gguf");
     if (access(ret_path, R_OK) != 0) skip();
 }
 
@@ -84,7 +85,7 @@ void open_cpu(struct rig *rig, const char *name, const struct executor_limits *l
 
 void open_gpu(struct rig *rig, const struct gpu_table *table, const char *name, uint32_t steps_max,
               const struct executor_limits *limits) {
-    static const struct forms forms = {GPU_F32, GPU_F32};
+    static const struct forms forms = {GPU_F32, GPU_F32, false};
     struct error error;
     must(open_on(rig, table, name, &forms, steps_max, GPU_BYTES, limits, &error), &error);
     must(weights_fill(rig->weights, &error), &error);

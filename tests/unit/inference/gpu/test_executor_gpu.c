@@ -17,7 +17,7 @@ static const struct executor_limits small_limits = {.rows_max = ROWS,
                                                     .context_max = CONTEXT,
                                                     .block_count = SEQUENCES * BLOCKS};
 
-static const struct forms plain_forms = {GPU_F32, GPU_F32};
+static const struct forms plain_forms = {GPU_F32, GPU_F32, false};
 
 /* ---- logits ---- */
 

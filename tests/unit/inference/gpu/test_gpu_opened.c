@@ -52,8 +52,10 @@ static void expect_prediction(const char *name, const struct forms *forms, uint6
 static void a_card_is_predicted_as_it_is_then_opened(void **state) {
     (void)state;
     static const uint64_t mib[] = {600, 650, 700, 800, 1000, 1500, 4000};
-    static const struct forms forms[] = {
-        {GPU_BF16, GPU_BF16}, {GPU_BF16, GPU_E4M3}, {GPU_E4M3, GPU_E4M3}, {GPU_INT8, GPU_BF16}};
+    static const struct forms forms[] = {{GPU_BF16, GPU_BF16, false},
+                                         {GPU_BF16, GPU_E4M3, false},
+                                         {GPU_E4M3, GPU_E4M3, false},
+                                         {GPU_INT8, GPU_BF16, false}};
     uint32_t sequences_least = UINT32_MAX, sequences_most = 0;
     for (size_t i = 0; i < MODELS; i++)
         for (size_t j = 0; j < sizeof mib / sizeof *mib; j++)
