@@ -96,6 +96,7 @@ def test_a_card_of_two_that_is_lost_beside_a_step_is_told_at_once(tmp_path, stat
             "line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
         told = deaths(server)
         # GPUs that reach each other's memory both have the error: either of them is named.
-        assert len(told) >= 3 and all(
-            re.match(r"step \d+.* GPU [01]: .*illegal memory access", sentence)
-            for sentence in told), told
+        others = [
+            sentence for sentence in told
+            if not re.match(r"step \d+.* GPU [01]: .*illegal memory access", sentence)]
+        assert len(told) >= 3 and not others, others

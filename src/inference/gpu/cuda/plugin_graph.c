@@ -77,7 +77,8 @@ enum err graph_run(struct gpu *gpu, struct flight *flight, struct error *error) 
     for (uint32_t i = 0; i < count; i++) {
         rank_use(gpu->ranks[i]);
         cudaError_t code = cudaGraphLaunch(graphs[i]->exec, gpu->ranks[i]->compute);
-        if (code != cudaSuccess) return card_error(code, error, "starting a graph");
+        if (code != cudaSuccess)
+            return rank_error(gpu->ranks[i], card_error(code, error, "starting a graph"), error);
     }
     gpu->counters.graph_steps++;
     return walk_ops(walks, count, gpu->keep_op, gpu->program.op_count, error);

@@ -131,9 +131,14 @@ void ranks_number(struct gpu *gpu) {
 
 /* ---- steps ---- */
 
+enum err rank_error(const struct gpu *rank, enum err err, struct error *error) {
+    return err == OK || rank->rank_count == 1 ? err : err_prefix(error, "GPU %u", rank->index);
+}
+
 enum err ranks_await_tokens(struct gpu *lead, struct error *error) {
     if (lead->rank_count == 1) return OK;
     const size_t bytes = lead->limits.sequences_max * sizeof *lead->last_token;
+    const struct gpu *at = lead;
     cudaError_t code = cudaSuccess;
     rank_use(lead);
     if (lead->is_apart)
@@ -141,14 +146,16 @@ enum err ranks_await_tokens(struct gpu *lead, struct error *error) {
                                lead->compute);
     if (code == cudaSuccess) code = cudaEventRecord(lead->drawn, lead->compute);
     for (uint32_t i = 1; i < lead->rank_count && code == cudaSuccess; i++) {
-        struct gpu *rank = lead->ranks[i];
+        const struct gpu *rank = at = lead->ranks[i];
         rank_use(rank);
         code = cudaStreamWaitEvent(rank->compute, lead->drawn, 0);
         if (code == cudaSuccess && lead->is_apart)
             code = cudaMemcpyAsync(rank->last_token, lead->shared_tokens, bytes,
                                    cudaMemcpyHostToDevice, rank->compute);
     }
-    return code == cudaSuccess ? OK : card_error(code, error, "waiting for tokens");
+    return code == cudaSuccess
+               ? OK
+               : rank_error(at, card_error(code, error, "waiting for tokens"), error);
 }
 
 enum err walk_part(struct walk *walk, const struct card_op *op, const struct cuda_product *sums,

@@ -149,14 +149,16 @@ static enum err start(struct gpu *gpu, struct flight *flight, const struct gpu_s
         gpu->program.pools ? OK : samples_put(gpu, flight, samples, false, &drawn, error);
     if (err == OK) err = ranks_await_tokens(gpu, error);
     for (uint32_t i = 0; i < gpu->rank_count && err == OK; i++)
-        err = begin(gpu->ranks[i], rank_flight(gpu->ranks[i], flight), step, error);
+        err = rank_error(gpu->ranks[i],
+                         begin(gpu->ranks[i], rank_flight(gpu->ranks[i], flight), step, error),
+                         error);
     if (err == OK) err = graph_run(gpu, flight, error);
     rank_use(gpu);
-    if (err == OK) err = samples_run(gpu, flight, &drawn, false, error);
-    if (err == OK) err = samples_fetch(gpu, flight, error);
-    for (uint32_t i = 1; i < gpu->rank_count && err == OK; i++) {
+    if (err == OK) err = rank_error(gpu, samples_run(gpu, flight, &drawn, false, error), error);
+    for (uint32_t i = 0; i < gpu->rank_count && err == OK; i++) {
         rank_use(gpu->ranks[i]);
         err = samples_fetch(gpu->ranks[i], rank_flight(gpu->ranks[i], flight), error);
+        err = rank_error(gpu->ranks[i], err, error);
     }
     rank_use(gpu);
     return err;

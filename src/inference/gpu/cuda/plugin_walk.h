@@ -83,6 +83,8 @@ enum err walk_all(struct gpu *lead, struct flight *flight, struct error *error) 
 
 /* ---- plugin_ranks.c ---- */
 
+/* Puts "GPU N: " before the sentence of a rank's error, where there are several. */
+enum err rank_error(const struct gpu *rank, enum err err, struct error *error) MUST_CHECK;
 /* Lets the other ranks begin a step when the lead has drawn its tokens. */
 enum err ranks_await_tokens(struct gpu *lead, struct error *error) MUST_CHECK;
 /* Waits for all that was enqueued on all ranks, as ranks_wait: a cudaError, and whose it is. */
