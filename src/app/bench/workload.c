@@ -4,16 +4,15 @@
 #include "base/mem.h"
 #include "base/no_memory.h"
 #include "base/os.h"
+#include "base/os_pipe.h"
 #include "base/rng.h"
 #include "batch/jsonl_file.h"
 #include "json/json.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* --- a file --- */
 
@@ -47,14 +46,11 @@ enum err workload_read(struct workload *workload, const char *path, size_t count
                        struct error *error) {
     struct jsonl_file file;
     struct str text;
-    off_t bytes = 0;
     const char *name = strrchr(path, '/');
     snprintf(workload->name, sizeof workload->name, "%s", name ? name + 1 : path);
     jsonl_file_init(&file);
-    enum err err = os_open(&file.fd, path, O_RDONLY, 0, error);
-    if (err == OK) bytes = lseek(file.fd, 0, SEEK_END);
-    if (err == OK && bytes < 0) err = err_set(error, ERR_INVALID, "%s is not a file", path);
-    file.bytes = (uint64_t)bytes;
+    enum err err = os_open_plain(&file.fd, path, error);
+    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
     while (err == OK && (count_max == 0 || workload->count < count_max) &&
            jsonl_file_next(&file, &text)) {
         err = add_line(workload, text, error);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "base/os.h"
+#include "base/os_pipe.h"
 #include "base/printable.h"
 #include "base/str.h"
 #include "base/whole_file.h"
@@ -194,7 +196,10 @@ static enum err check(struct command_call *call, struct error *error) {
 static enum err run(struct command_call *call, struct error *error) {
     const struct calibrate_command *chosen = call->chosen;
     struct labelled_decisions labelled = {.at = NULL};
-    enum err err = chosen->choice.models.count > 0 ? ask(call, error) : OK;
+    int fd = -1;
+    enum err err = os_open_plain(&fd, call->operands[0], error); /* before any line is run */
+    os_close(fd);
+    if (err == OK && chosen->choice.models.count > 0) err = ask(call, error);
     if (err == OK)
         err = labelled_decisions_read(&labelled, call->operands[0], chosen->answers, error);
     if (err == OK && labelled.count == 0)

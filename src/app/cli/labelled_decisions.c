@@ -4,13 +4,13 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_pipe.h"
 #include "batch/jsonl_file.h"
 #include "decisions/systemone.h"
 #include "decisions/temperature.h"
 #include "json/json.h"
 #include "protocol/request.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -44,13 +44,9 @@ typedef enum err (*line_fn)(struct reading *is, const json_t *line);
 static enum err read_lines(struct reading *is, const char *path, line_fn read) {
     struct jsonl_file file;
     struct str text;
-    off_t bytes = 0;
     jsonl_file_init(&file);
-    enum err err = os_open(&file.fd, path, O_RDONLY, 0, is->error);
-    if (err == OK) bytes = lseek(file.fd, 0, SEEK_END);
-    if (err == OK && bytes < 0)
-        err = err_set(is->error, ERR_INVALID, "%s is not a file that can be read twice", path);
-    file.bytes = (uint64_t)bytes;
+    enum err err = os_open_plain(&file.fd, path, is->error);
+    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, is->error);
     is->path = path;
     while (err == OK && jsonl_file_next(&file, &text)) {
         struct error why;

@@ -2,6 +2,7 @@
 #include "cli/stdin_records.h"
 
 #include "base/os.h"
+#include "base/os_pipe.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -18,7 +19,8 @@ static enum err read_all(struct buf *ret_text, struct error *error) {
         if (!room)
             return err_set(error, ERR_LIMIT, "standard input has more than %zu bytes",
                            ret_text->bytes_max);
-        enum err err = os_read(STDIN_FILENO, room, PIECE_BYTES, &count, error);
+        enum err err = os_pipe_wait(STDIN_FILENO, error);
+        if (err == OK) err = os_read(STDIN_FILENO, room, PIECE_BYTES, &count, error);
         if (err != OK) return err;
         if (count == 0) return OK;
         buf_commit(ret_text, count);

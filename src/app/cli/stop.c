@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/stop.h"
 
+#include "base/os_pipe.h"
 #include "base/signals.h"
 #include "cli/exit_status.h"
 
@@ -26,6 +27,7 @@ static void on_signal(int number) {
 const volatile bool *stop_on_signals(void) {
     struct sigaction action = {.sa_handler = on_signal};
     signals_ignore_strays();
+    os_pipe_stop_with(&stopping);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     return &stopping;

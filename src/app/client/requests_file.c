@@ -2,6 +2,7 @@
 #include "client/requests_file.h"
 
 #include "base/os.h"
+#include "base/os_pipe.h"
 #include "batch/jsonl_file.h"
 #include "client/objects.h"
 #include "json/json.h"
@@ -37,7 +38,8 @@ static enum err keep_standard_input(int *ret_fd, struct error *error) {
     enum err err = requests_file_scratch(&fd, error);
     if (err != OK) return err;
     while (err == OK && count > 0) {
-        err = os_read(STDIN_FILENO, piece, sizeof piece, &count, error);
+        err = os_pipe_wait(STDIN_FILENO, error);
+        if (err == OK) err = os_read(STDIN_FILENO, piece, sizeof piece, &count, error);
         if (err == OK && count > 0) err = os_write_all(fd, piece, count, error);
     }
     if (err != OK) {
@@ -50,7 +52,7 @@ static enum err keep_standard_input(int *ret_fd, struct error *error) {
 
 static enum err open_file(int *ret_fd, const char *path, struct error *error) {
     struct stat status;
-    enum err err = os_open(ret_fd, path, O_RDONLY, 0, error);
+    enum err err = os_open(ret_fd, path, O_RDONLY | O_NONBLOCK, 0, error);
     if (err != OK) return err;
     if (fstat(*ret_fd, &status) == 0 && S_ISREG(status.st_mode)) return OK;
     os_close(*ret_fd);

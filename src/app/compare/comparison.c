@@ -4,11 +4,11 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_pipe.h"
 #include "batch/jsonl_file.h"
 #include "compare/field_figures.h"
 #include "json/json.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -58,14 +58,10 @@ static enum err read_file(struct joining *join, enum comparison_side_index side,
     const char *path = join->options->paths[side];
     struct jsonl_file file;
     struct str text;
-    off_t bytes = 0;
     join->side = side;
     jsonl_file_init(&file);
-    enum err err = os_open(&file.fd, path, O_RDONLY, 0, join->error);
-    if (err == OK) bytes = lseek(file.fd, 0, SEEK_END);
-    if (err == OK && bytes < 0)
-        err = err_set(join->error, ERR_INVALID, "%s is not a file that can be read twice", path);
-    file.bytes = (uint64_t)bytes;
+    enum err err = os_open_plain(&file.fd, path, join->error);
+    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, join->error);
     while (err == OK && jsonl_file_next(&file, &text)) {
         join->number = file.number;
         err = text.bytes > UINT32_MAX ? wrong(join, "it is too long")

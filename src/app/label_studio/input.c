@@ -2,11 +2,10 @@
 #include "label_studio/input.h"
 
 #include "base/os.h"
+#include "base/os_pipe.h"
 #include "client/fetched_lines.h"
 #include "client/remote_batches.h"
 #include "client/requests_file.h"
-
-#include <fcntl.h>
 
 /* Fetches the requests, or the results, of a batch into a file without a name. */
 static enum err fetch(struct remote *remote, const struct batch_object *batch,
@@ -27,9 +26,9 @@ enum err label_studio_input_files(struct label_studio_input *ret_input, const ch
                                   const char *const *results, size_t result_count,
                                   struct error *error) {
     *ret_input = (struct label_studio_input){.requests = -1};
-    enum err err = os_open(&ret_input->requests, requests, O_RDONLY | O_CLOEXEC, 0, error);
+    enum err err = os_open_plain(&ret_input->requests, requests, error);
     for (size_t i = 0; i < result_count && err == OK; i++) {
-        err = os_open(&ret_input->results[i], results[i], O_RDONLY | O_CLOEXEC, 0, error);
+        err = os_open_plain(&ret_input->results[i], results[i], error);
         if (err == OK) ret_input->count++;
     }
     return err == OK ? open_pairs(ret_input, error) : err;

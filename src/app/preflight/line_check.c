@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_pipe.h"
 #include "batch/jsonl_file.h"
 #include "batch/line.h"
 #include "batch/validate.h"
@@ -203,7 +204,7 @@ enum err line_check_file(const struct line_check_options *options, struct line_c
     char folder[PATH_MAX], index_path[PATH_MAX + 16];
     const char *parent = getenv("TMPDIR");
     int fd;
-    enum err err = os_open(&fd, options->path, O_RDONLY, 0, error);
+    enum err err = os_open_plain(&fd, options->path, error);
     if (err != OK) return err;
     snprintf(folder, sizeof folder, "%.2000s/quern-check-XXXXXX", parent ? parent : "/tmp");
     if (!mkdtemp(folder)) err = err_from_errno(error, errno, "cannot make %s", folder);

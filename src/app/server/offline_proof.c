@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NOTES "%.*s/computed_by.jsonl"
@@ -129,12 +130,20 @@ static json_t *table_of(enum table_kind kind, char separator, const char *id_col
                      id_column ? run_record_text(id_column) : json_null());
 }
 
+/* Whether the input still makes the requests that ran. A pipe has been read. */
+static bool is_unchanged(const struct offline_made *made) {
+    unsigned char now[SHA256_BYTES];
+    struct stat status;
+    struct error ignored;
+    if (stat(made->input->path, &status) != 0 || !S_ISREG(status.st_mode)) return false;
+    return offline_input_sha256(made->input, now, &ignored) == OK &&
+           memcmp(now, made->requests->sha256, sizeof now) == 0;
+}
+
 /* The input, and whether it is the requests that ran; its sum is that of what ran. The sum of a
  * table counts if its rows are still those of the requests. */
 static json_t *input_of(const struct offline_proof *proof, const struct offline_made *made,
                         struct run_salts *salts, bool *ret_is_requests) {
-    unsigned char now[SHA256_BYTES];
-    struct error ignored;
     *ret_is_requests = !made->input->table && made->input->limit == 0;
     if (*ret_is_requests) {
         json_t *file = json_object();
@@ -142,8 +151,7 @@ static json_t *input_of(const struct offline_proof *proof, const struct offline_
         add_sum(file, salts, "input", made->requests_fd);
         return file;
     }
-    bool is_same = offline_input_sha256(made->input, now, &ignored) == OK &&
-                   memcmp(now, made->requests->sha256, sizeof now) == 0;
+    bool is_same = is_unchanged(made);
     json_t *file = file_of(salts, "input", proof->input, made->input->path);
     if (!is_same) json_object_set_new(file, "lines_sha256", json_null());
     if (made->input->table) {

@@ -4,6 +4,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/os_pipe.h"
 #include "json/json.h"
 #include "json/lines.h"
 #include "json/span.h"
@@ -257,7 +258,7 @@ enum err table_join_write(const struct table_join *wish, int out_fd, int rest_fd
     enum err err = os_open(&fd, wish->requests, O_RDONLY, 0, error);
     if (err != OK) fd = -1;
     for (size_t i = 0; i < wish->result_count && err == OK; i++) {
-        err = os_open(&join.fds[i], wish->results[i], O_RDONLY, 0, error);
+        err = os_open_plain(&join.fds[i], wish->results[i], error);
         if (err != OK) join.fds[i] = -1;
         if (err == OK) err = index_file(&join, i, error);
     }

@@ -40,7 +40,7 @@ static enum err copy(struct jsonl_file *file, uint32_t lines_max, int out_fd, ui
     }
     buf_release(&out);
     if (err == OK && count == 0 && !file->failed)
-        err = err_set(error, ERR_INVALID, "the file has no requests");
+        err = err_set(error, ERR_INVALID, "it has no requests");
     *ret_lines = count;
     return err;
 }
@@ -50,7 +50,8 @@ enum err sample_write(const char *input, uint32_t lines_max, const char *path, u
     struct jsonl_file file;
     int out_fd = -1;
     enum err err = jsonl_file_open(&file, input, error);
-    if (err == OK) err = os_create(&out_fd, path, 0600, error);
+    if (err != OK) return jsonl_file_end(&file, input, err, error);
+    err = os_create(&out_fd, path, 0600, error);
     if (err == OK) err = copy(&file, lines_max, out_fd, ret_lines, error);
     os_close(out_fd);
     if (err != OK) err = err_prefix(error, "%s", input);

@@ -2,6 +2,7 @@
 #include "base/os.h"
 
 #include "base/mem.h"
+#include "base/os_pipe.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -122,13 +123,20 @@ enum err os_fault_plan(const char *plan, struct error *error) {
 enum err os_open_at(int *ret_fd, int dir_fd, const char *path, int flags, mode_t mode,
                     struct error *error) {
     int fd;
+    bool waits = (flags & (O_ACCMODE | O_NONBLOCK | O_DIRECTORY)) == O_RDONLY &&
+                 os_pipe_may_wait(dir_fd, path);
+    if (waits) flags |= O_NONBLOCK;
     do fd = fault_is_due(CALL_OPEN) ? -1 : openat(dir_fd, path, flags | O_CLOEXEC, mode);
     while (fd < 0 && errno == EINTR);
     if (fd < 0 && errno == ELOOP && (flags & O_NOFOLLOW))
         return err_set(error, ERR_INVALID, "%s is a link, which quern does not follow here", path);
     if (fd < 0) return err_from_errno(error, errno, "cannot open %s", path);
-    *ret_fd = fd;
-    return OK;
+    enum err err = waits ? os_pipe_wait(fd, error) : OK;
+    if (err == OK)
+        *ret_fd = fd;
+    else
+        os_close(fd);
+    return err;
 }
 
 enum err os_open(int *ret_fd, const char *path, int flags, mode_t mode, struct error *error) {
@@ -157,8 +165,17 @@ void os_close(int fd) {
 
 enum err os_read(int fd, void *ret_bytes, size_t count, size_t *ret_count, struct error *error) {
     ssize_t got;
-    do got = fault_is_due(CALL_READ) ? -1 : read(fd, ret_bytes, count);
-    while (got < 0 && errno == EINTR);
+    enum err err = OK;
+    for (;;) {
+        got = fault_is_due(CALL_READ) ? -1 : read(fd, ret_bytes, count);
+        if (got < 0 && errno == EINTR)
+            err = os_pipe_interrupted(fd, error);
+        else if (got < 0 && errno == EAGAIN)
+            err = os_pipe_wait(fd, error);
+        else
+            break;
+        if (err != OK) return err;
+    }
     if (got < 0) return err_from_errno(error, errno, "cannot read");
     *ret_count = (size_t)got;
     return OK;
@@ -390,6 +407,9 @@ enum err os_read_opened(int fd, const char *path, size_t bytes_max, char **ret_b
                         size_t *ret_count, struct error *error) {
     uint64_t bytes;
     char *whole = NULL;
+    struct stat status;
+    if (fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode))
+        return os_pipe_read_all(fd, path, bytes_max, ret_bytes, ret_count, error);
     enum err err = os_file_bytes(fd, &bytes, error);
     if (err == OK && bytes > bytes_max)
         err = err_set(error, ERR_LIMIT, "%s has %llu bytes, over the limit of %zu", path,

@@ -4,8 +4,9 @@
 /* os: the system calls that can fail and that a promise of quern rests on. They stand in one place
  * so that a test can make each of them fail.
  *
- * All calls retry EINTR and finish short reads and writes. A failed fsync is never retried: Linux
- * may have dropped the pages, so the caller must stop trusting the file
+ * All calls retry EINTR and finish short reads and writes, but for a pipe: while it is opened or
+ * read, the command's stop flag ends the wait with ERR_CANCELLED (os_pipe.h). A failed fsync is
+ * never retried: Linux may have dropped the pages, so the caller must stop trusting the file
  * (docs/internals/service/store.md). A full disk (ENOSPC, EDQUOT) is ERR_UNAVAILABLE; want of
  * descriptors or memory (EMFILE, ENFILE, ENOMEM) is ERR_EXHAUSTED, but never of a sync: a sync that
  * fails has failed. Any other failure is ERR_IO or ERR_NOT_FOUND.
@@ -30,7 +31,7 @@ enum err os_create(int *ret_fd, const char *path, mode_t mode, struct error *err
 enum err os_create_at(int *ret_fd, int dir_fd, const char *name, mode_t mode,
                       struct error *error) MUST_CHECK;
 void os_close(int fd); /* negative is allowed */
-/* Makes one read; *ret_count is 0 at the end of the file. */
+/* Makes one read; *ret_count is 0 at the end of the file. It waits also where `fd` does not block. */
 enum err os_read(int fd, void *ret_bytes, size_t count, size_t *ret_count,
                  struct error *error) MUST_CHECK;
 /* Reads all of `count` bytes; ERR_CORRUPT if the file ends before. */
@@ -74,7 +75,7 @@ enum err os_file_bytes(int fd, uint64_t *ret_bytes, struct error *error) MUST_CH
 /* Free bytes for an unprivileged writer on the file system of `path`. */
 enum err os_free_bytes(const char *path, uint64_t *ret_bytes, struct error *error) MUST_CHECK;
 /* Reads the whole file and puts a NUL behind it; the caller frees it with free(). ERR_LIMIT if the
- * file is over `bytes_max`. */
+ * file is over `bytes_max`. A pipe is read to its end. */
 enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size_t *ret_count,
                       struct error *error) MUST_CHECK;
 /* As os_read_file, of an open file; `path` is for sentences only. */

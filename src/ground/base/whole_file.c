@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/whole_file.h"
 
+#include "base/file_lock.h"
 #include "base/os.h"
 
 #include <dirent.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,21 +59,7 @@ static bool has_text(const char *path, struct str text) {
     return is_same;
 }
 
-enum err whole_file_write(const char *path, struct str text, bool may_replace,
-                          struct error *error) {
-    char made[PATH_MAX];
-    bool exists;
-    struct error ignored;
-    enum err err = whole_file_check(path, &exists, error);
-    if (err != OK || (exists && !may_replace && has_text(path, text))) return err;
-    int bytes = snprintf(made, sizeof made, "%s.%d.tmp", path, (int)getpid());
-    if (bytes >= (int)sizeof made)
-        return err_set(error, ERR_INVALID, "the name of the output file is too long");
-    err = os_write_file(made, 0666, text.at, text.bytes, error);
-    if (err == OK) err = whole_file_place(made, path, may_replace, error);
-    enum err left = os_unlink(made, err == OK ? error : &ignored);
-    return err == OK ? left : err;
-}
+/* --- through a file of another name --- */
 
 /* Whether `name` is `file` with ".PID.tmp" behind it. */
 static bool is_rest(const char *name, const char *file) {
@@ -82,7 +70,9 @@ static bool is_rest(const char *name, const char *file) {
     return digits > 0 && strcmp(pid + digits, ".tmp") == 0;
 }
 
-enum err whole_file_remove_rests(const char *path, struct error *error) {
+/* Calls `remove` for each PATH.PID.tmp. */
+static enum err each_rest(const char *path, bool (*remove)(int dir_fd, const char *name),
+                          struct error *error) {
     char parent[PATH_MAX];
     const struct dirent *entry;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -93,8 +83,64 @@ enum err whole_file_remove_rests(const char *path, struct error *error) {
     if (!dir) return err_from_errno(error, errno, "cannot read the folder %s", parent);
     enum err err = OK;
     while (err == OK && (entry = readdir(dir)))
-        if (is_rest(entry->d_name, name) && unlinkat(dirfd(dir), entry->d_name, 0) != 0)
+        if (is_rest(entry->d_name, name) && !remove(dirfd(dir), entry->d_name))
             err = err_from_errno(error, errno, "cannot remove %s/%s", parent, entry->d_name);
     closedir(dir);
     return err;
+}
+
+static bool remove_any(int dir_fd, const char *name) {
+    return unlinkat(dir_fd, name, 0) == 0;
+}
+
+/* Removes it if no process has its lock. What cannot be locked stays: another user's, or any on a
+ * file system without locks. */
+static bool remove_dead(int dir_fd, const char *name) {
+    struct error ignored;
+    int fd;
+    if (os_open_at(&fd, dir_fd, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0, &ignored) != OK)
+        return true;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) (void)unlinkat(dir_fd, name, 0);
+    os_close(fd);
+    return true;
+}
+
+enum err whole_file_remove_rests(const char *path, struct error *error) {
+    return each_rest(path, remove_any, error);
+}
+
+/* Makes the file and locks it, so that no other process takes it for a dead one's. One that was
+ * removed between the two is made again. */
+static enum err create_locked(int *ret_fd, const char *made, struct error *error) {
+    struct stat status;
+    struct error ignored;
+    for (;;) {
+        enum err err = os_create(ret_fd, made, 0666, error);
+        if (err != OK) return err;
+        if (file_lock(*ret_fd, made, false, &ignored) != OK) return OK; /* it has no locks */
+        if (fstat(*ret_fd, &status) != 0 || status.st_nlink > 0) return OK;
+        os_close(*ret_fd);
+    }
+}
+
+enum err whole_file_write(const char *path, struct str text, bool may_replace,
+                          struct error *error) {
+    char made[PATH_MAX];
+    bool exists;
+    int fd;
+    struct error ignored;
+    enum err err = whole_file_check(path, &exists, error);
+    if (err != OK || (exists && !may_replace && has_text(path, text))) return err;
+    int bytes = snprintf(made, sizeof made, "%s.%d.tmp", path, (int)getpid());
+    if (bytes >= (int)sizeof made)
+        return err_set(error, ERR_INVALID, "the name of the output file is too long");
+    (void)(each_rest(path, remove_dead, &ignored) == OK);
+    err = create_locked(&fd, made, error);
+    if (err != OK) return err;
+    err = os_write_all(fd, text.at, text.bytes, error);
+    if (err == OK) err = os_fsync(fd, error);
+    if (err == OK) err = whole_file_place(made, path, may_replace, error);
+    enum err left = os_unlink(made, err == OK ? error : &ignored);
+    os_close(fd); /* with it the lock */
+    return err == OK ? left : err;
 }

@@ -25,8 +25,9 @@ enum err whole_file_check(const char *path, bool *ret_exists, struct error *erro
  * replaced. */
 enum err whole_file_place(const char *made, const char *path, bool may_replace,
                           struct error *error) MUST_CHECK;
-/* Makes a small file of a text, through PATH.PID.tmp. A file of that name is removed: a killed
- * process left it, which had the same PID in a container. Without `may_replace`, a file that
+/* Makes a small file of a text, through PATH.PID.tmp, which is locked (flock) as long as its
+ * process needs it. What killed processes left under such names is removed: a file of this PID, for
+ * that one was of another container, and each one that nobody has locked. Without `may_replace`, a file that
  * already has this text is left alone, and the return value is OK. ERR_INVALID as of
  * whole_file_check, ERR_CONFLICT as of whole_file_place. */
 enum err whole_file_write(const char *path, struct str text, bool may_replace,

@@ -2,11 +2,9 @@
 #include "batch/jsonl_file.h"
 
 #include "base/os.h"
+#include "base/os_pipe.h"
 #include "json/span.h"
 #include "store/seglog.h"
-
-#include <fcntl.h>
-#include <sys/stat.h>
 
 #define PIECE_BYTES ((size_t)256 << 10)
 
@@ -17,15 +15,9 @@ void jsonl_file_init(struct jsonl_file *file) {
 
 enum err jsonl_file_open(struct jsonl_file *ret_file, const char *path, struct error *error) {
     jsonl_file_init(ret_file);
-    struct stat status;
-    enum err err = os_open(&ret_file->fd, path, O_RDONLY, 0, error);
-    if (err != OK) {
-        ret_file->fd = -1;
-        return err;
-    }
     /* A pipe has no size: it would be an empty file. */
-    if (fstat(ret_file->fd, &status) == 0 && !S_ISREG(status.st_mode))
-        return err_set(error, ERR_INVALID, "%s is not a file that can be read twice", path);
+    enum err err = os_open_plain(&ret_file->fd, path, error);
+    if (err != OK) return err;
     return os_file_bytes(ret_file->fd, &ret_file->bytes, error);
 }
 

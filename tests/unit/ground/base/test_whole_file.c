@@ -3,6 +3,7 @@
 #include "base/os.h"
 #include "base/whole_file.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -72,11 +74,37 @@ static void what_killed_processes_left_is_removed_and_nothing_else(void **state)
     tree_remove(dir);
 }
 
+static void a_write_removes_what_dead_processes_left_and_nothing_that_is_locked(void **state) {
+    (void)state;
+    char dir[] = "/tmp/quern-whole-XXXXXX", path[64];
+    struct error error;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(chdir(dir), 0);
+    const char *const names[] = {"x.11.tmp", "x.12.tmp", "x.13.tmp.old", "xy.11.tmp"};
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(os_write_file(names[i], 0600, "t", 1, &error), OK);
+    assert_int_equal(symlink("xy.11.tmp", "x.14.tmp"), 0);
+    int living = open("x.12.tmp", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(living, LOCK_EX), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(whole_file_write("x", STR("text"), true, &error), OK);
+    assert_int_equal(access("x.11.tmp", F_OK), -1);
+    for (size_t i = 1; i < 4; i++) assert_int_equal(access(names[i], F_OK), 0);
+    snprintf(path, sizeof path, "x.%d.tmp", (int)getpid());
+    assert_int_equal(access(path, F_OK), -1);
+    close(living); /* its process has ended */
+    assert_int_equal(whole_file_write("x", STR("text"), true, &error), OK);
+    assert_int_equal(access("x.12.tmp", F_OK), -1);
+    assert_int_equal(chdir("/"), 0);
+    tree_remove(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(
             a_file_is_replaced_only_on_demand_and_the_rest_of_a_killed_process_is_no_hindrance),
         cmocka_unit_test(what_killed_processes_left_is_removed_and_nothing_else),
+        cmocka_unit_test(a_write_removes_what_dead_processes_left_and_nothing_that_is_locked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
