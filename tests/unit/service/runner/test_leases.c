@@ -17,6 +17,7 @@
 #define JOBS_MAX 8192
 #define GROUPS_MAX 256
 #define BATCHES_MAX 8
+#define FED_MS_MAX 10000
 
 /* A worker that takes so many jobs at a time, and answers the oldest when it is told to. */
 struct node {
@@ -181,9 +182,9 @@ static bool is_fed(struct fleet *fleet) {
 }
 
 /* Nodes that answer faster than the runner gives, as on a busy machine, would take each other's
- * lines for want of their own. */
+ * lines for want of their own. One that answers too few in a second gets no more. */
 static void wait_fed(struct fleet *fleet) {
-    const int64_t until_ns = test_real_ns() + INT64_C(200000000);
+    const int64_t until_ns = test_real_ns() + FED_MS_MAX * INT64_C(1000000);
     while (!is_fed(fleet) && test_real_ns() < until_ns) usleep(200);
 }
 

@@ -2,7 +2,8 @@
 #pragma once
 
 /* cluster: a server and its nodes in one process, over the bus in memory. The clock moves with each
- * look of a test that waits, so that silence of a node takes no time. */
+ * look of a test that waits, so that silence of a node takes no time. It stands while a node that
+ * lives has not beaten for long: the machine gives it no time, and the server would lose it. */
 
 #include "../../runner/pipeline.h"
 #include "agent/agent.h"
@@ -12,6 +13,7 @@
 #include <cmocka.h>
 
 #define NODES 4
+#define LATE_MS 4000 /* two beats; nodes of 6 s are silent */
 
 struct cluster {
     struct pipeline p;
@@ -103,12 +105,29 @@ static inline void cluster_kill_node(struct cluster *cluster, unsigned at) {
     cluster->agents[at] = NULL;
 }
 
+static inline bool cluster_lives(const struct cluster *cluster, const char *node) {
+    for (unsigned i = 0; i < NODES; i++)
+        if (cluster->agents[i] && strcmp(agent_node(cluster->agents[i]), node) == 0) return true;
+    return false;
+}
+
+static inline bool cluster_is_late(void *context) {
+    const struct cluster *cluster = context;
+    struct fleet_node_status nodes[4 * NODES];
+    size_t count = fleet_nodes(cluster->fleet, nodes, 4 * NODES);
+    for (size_t i = 0; i < count; i++)
+        if (nodes[i].beat_age_ms > LATE_MS && cluster_lives(cluster, nodes[i].node)) return true;
+    return false;
+}
+
 static inline void cluster_open(struct cluster *cluster, unsigned nodes,
                                 const struct worker_echo_options *echo) {
     *cluster = (struct cluster){0};
     clock_make_movable();
     cluster->memory = bus_memory_open();
     pipeline_dir(&cluster->p);
+    cluster->p.is_anyone_late = cluster_is_late;
+    cluster->p.context = cluster;
     cluster_start_server(cluster);
     for (unsigned i = 0; i < nodes; i++) cluster_start_node(cluster, i, echo);
 }
@@ -151,8 +170,7 @@ static inline void cluster_wait(bool (*test)(struct cluster *), struct cluster *
             fail_msg("never: %s; %llu jobs, %zu packs", what, (unsigned long long)status.jobs,
                      bus_memory_packs(cluster->memory));
         }
-        clock_move_ms(STEP_MS);
-        usleep(500);
+        pipeline_pass(&cluster->p);
     }
 }
 

@@ -115,17 +115,6 @@ static void a_batch_survives_what_is_drawn(void **state) {
     for (unsigned i = 0; i < (rounds < 3 ? 3 : (unsigned)rounds); i++) run_with_faults(25);
 }
 
-/* Time passes, but not while a node that the machine gives no time has not beaten for long: it is
- * not lost. */
-static void pass_time(struct cluster *cluster) {
-    struct fleet_node_status nodes[NODES];
-    bool is_late = false;
-    size_t count = fleet_nodes(cluster->fleet, nodes, NODES);
-    for (size_t i = 0; i < count; i++) is_late |= nodes[i].beat_age_ms > 6000;
-    if (!is_late) clock_move_ms(STEP_MS);
-    usleep(500);
-}
-
 /* Jobs that the nodes' workers have. */
 static uint32_t held_by_nodes(const struct cluster *cluster) {
     uint32_t count = 0;
@@ -150,14 +139,14 @@ static void an_emptied_bus_runs_no_line_again_that_a_node_still_has(void **state
     store_batch_release(&batch);
     /* A pack that no node has read yet would be lost with its lines. */
     do {
-        pass_time(&cluster);
+        pipeline_pass(&cluster.p);
         fleet_status(cluster.fleet, &status);
     } while (status.jobs < 100 || held_by_nodes(&cluster) < 100);
     uint64_t rounds = status.rounds;
     for (int i = 0; i < 5; i++) {
         bus_memory_empty(cluster.memory);
         do {
-            pass_time(&cluster);
+            pipeline_pass(&cluster.p);
             fleet_status(cluster.fleet, &status);
         } while (status.rounds < rounds + 2 || !fleet_wait_ready(cluster.fleet, 0));
         rounds = status.rounds;
