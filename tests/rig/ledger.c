@@ -5,12 +5,16 @@
 #include "base/crc.h"
 #include "base/os.h"
 #include "batch/state.h"
+#include "calls.h"
+#include "store/batches_remove.h"
 #include "world.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define PAGE_BYTES ((size_t)512 << 10)
 
@@ -89,8 +93,8 @@ static void show_end(struct ledger_batch *own, const struct store_batch *row) {
         if (own->status != row->status)
             world_fail("%s was %s and is %s (I8)", row->id, batch_status_name(own->status),
                        batch_status_name(row->status));
-        if (strcmp(own->output_id, row->output_file_id) != 0 ||
-            strcmp(own->error_id, row->error_file_id) != 0)
+        if (!own->may_be_erased && (strcmp(own->output_id, row->output_file_id) != 0 ||
+                                    strcmp(own->error_id, row->error_file_id) != 0))
             world_fail("%s has other result files than before (I7)", row->id);
     }
     memcpy(own->output_id, row->output_file_id, sizeof own->output_id);
@@ -168,16 +172,53 @@ static char *read_file(struct store *store, const char *id, size_t *ret_bytes) {
     return bytes;
 }
 
-static void check_input(struct store *store, uint32_t batch) {
+static bool has_bit(uint64_t bits, uint32_t line) {
+    return bits >> line & 1;
+}
+
+/* Whether these are the bytes of the input without the lines of `gone`. */
+static bool is_input(uint32_t batch, uint64_t gone, struct str found) {
     const struct ledger_batch *own = &world->ledger.batches[batch];
+    size_t bytes;
+    char *whole = ledger_input(batch, own->lines, &bytes), *line = whole;
+    struct buf expected;
+    buf_init(&expected, BUF_UNLIMITED);
+    for (uint32_t i = 0; i < own->lines; i++) {
+        char *end = memchr(line, '\n', bytes - (size_t)(line - whole));
+        if (!has_bit(gone, i)) buf_add(&expected, line, (size_t)(end - line));
+        buf_add_byte(&expected, '\n');
+        line = end + 1;
+    }
+    bool is = str_equals(buf_str(&expected), found);
+    buf_release(&expected);
+    free(whole);
+    return is;
+}
+
+/* An erasure gives the input another id; the client may not have been told. */
+static void find_input(struct runner *runner, const struct ledger_batch *own,
+                       char ret_id[STORE_ID_BYTES]) {
+    struct store_batch row;
+    struct error error;
+    memcpy(ret_id, own->file_id, STORE_ID_BYTES);
+    if (!own->may_be_erased || runner_batch_get(runner, str_from(own->id), &row, &error) != OK)
+        return;
+    memcpy(ret_id, row.input_file_id, STORE_ID_BYTES);
+    store_batch_release(&row);
+}
+
+static void check_input(struct store *store, struct runner *runner, uint32_t batch) {
+    const struct ledger_batch *own = &world->ledger.batches[batch];
+    char id[STORE_ID_BYTES];
+    size_t bytes;
     if (!own->is_uploaded || own->may_be_deleted) return;
-    size_t bytes, expected_bytes;
-    char *found = read_file(store, own->file_id, &bytes);
-    char *expected = ledger_input(batch, own->lines, &expected_bytes);
-    if (bytes != expected_bytes || memcmp(found, expected, bytes) != 0)
-        world_fail("%s is not what was uploaded (I1)", own->file_id);
+    find_input(runner, own, id);
+    char *found = read_file(store, id, &bytes);
+    struct str text = {found, bytes};
+    /* All lines of an erasure are gone, or none. */
+    if (!is_input(batch, own->erased, text) && !is_input(batch, own->may_be_erased, text))
+        world_fail("%s is not what was uploaded (I1)", id);
     free(found);
-    free(expected);
 }
 
 /* False: it is deleted, as was asked for. */
@@ -211,7 +252,7 @@ bool ledger_look(struct runner *runner, uint32_t batch, bool *ret_ended) {
 void ledger_check(struct store *store, struct runner *runner) {
     for (uint32_t i = 0; i < PLAN_BATCHES_MAX; i++) {
         bool has_ended;
-        check_input(store, i);
+        check_input(store, runner, i);
         if (world->ledger.batches[i].is_created) (void)ledger_look(runner, i, &has_ended);
     }
 }
@@ -223,8 +264,11 @@ static uint32_t count_seen(uint32_t batch, struct str lines) {
     for (const char *at = lines.at, *end = lines.at + lines.bytes, *next; at < end; at = next) {
         const char *line_end = memchr(at, '\n', (size_t)(end - at));
         next = line_end ? line_end + 1 : end;
-        if (ledger_custom_id((struct str){at, (size_t)(next - at)}, &of, &number))
-            found += of == batch && world->backup.batches[batch].is_seen[number];
+        if (!ledger_custom_id((struct str){at, (size_t)(next - at)}, &of, &number)) continue;
+        if (of == batch && has_bit(world->ledger.batches[batch].erased, number))
+            world_fail("line %u of b%u was erased and is there (erasure)", number + 1, batch);
+        found += of == batch && world->backup.batches[batch].is_seen[number] &&
+                 !has_bit(world->ledger.batches[batch].may_be_erased, number);
     }
     return found;
 }
@@ -237,7 +281,8 @@ void ledger_check_seen(struct runner *runner) {
         struct error error;
         struct buf text;
         uint32_t seen = 0;
-        for (uint32_t line = 0; line < LEDGER_LINES_MAX; line++) seen += own->is_seen[line];
+        for (uint32_t line = 0; line < LEDGER_LINES_MAX; line++)
+            seen += own->is_seen[line] && !has_bit(own->may_be_erased, line);
         if (seen == 0 || own->may_be_deleted || world->ledger.may_expire) continue;
         const struct page page = {
             .lines_max = LEDGER_LINES_MAX, .bytes_max = PAGE_BYTES, .room = PAGE_BYTES};
@@ -269,6 +314,8 @@ static void check_line(struct tally *tally, struct str line) {
     char told[32], question[24];
     if (!ledger_custom_id(line, &of, &number) || of != tally->batch)
         world_fail("%s has a line of nobody (I3)", own->id);
+    if (has_bit(own->erased, number))
+        world_fail("%s line %u was erased and is there (erasure)", own->id, number + 1);
     read_line(tally->batch, line);
     if (tally->found[number]++) world_fail("%s line %u is there twice (I2)", own->id, number + 1);
     if (tally->lines > 0 && number < tally->last)
@@ -293,12 +340,34 @@ static uint64_t check_file(struct store *store, struct tally *tally, const char 
     tally->lines = 0;
     for (const char *at = text, *end; (end = memchr(at, '\n', bytes - (size_t)(at - text)));
          at = end + 1)
-        check_line(tally, (struct str){at, (size_t)(end - at)});
+        if (end > at) check_line(tally, (struct str){at, (size_t)(end - at)}); /* else erased */
     free(text);
     return tally->lines;
 }
 
-static void check_end(struct store *store, uint32_t batch, const struct store_batch *row) {
+/* The order of results fits the files, which an erasure has written anew. */
+static void check_order(struct runner *runner, const struct ledger_batch *own, uint64_t lines) {
+    struct runner_results *results;
+    struct page_read read;
+    struct error error;
+    struct buf text;
+    uint64_t found = 0;
+    const struct page page = {
+        .lines_max = LEDGER_LINES_MAX, .bytes_max = PAGE_BYTES, .room = PAGE_BYTES};
+    buf_init(&text, BUF_UNLIMITED);
+    runner_results_open(&results, runner, str_from(own->id));
+    if (runner_results_read(results, &page, &text, &read, &error) != OK)
+        world_fail("results of %s cannot be read: %s (erasure)", own->id, error.text);
+    runner_results_close(results);
+    for (size_t i = 0; i < text.bytes; i++) found += text.at[i] == '\n';
+    ledger_read((uint32_t)(own - world->ledger.batches), buf_str(&text));
+    buf_release(&text);
+    if (found != lines)
+        world_fail("%s shows %" PRIu64 " of %" PRIu64 " results (erasure)", own->id, found, lines);
+}
+
+static void check_end(struct store *store, struct runner *runner, uint32_t batch,
+                      const struct store_batch *row) {
     struct ledger_batch *own = &world->ledger.batches[batch];
     struct tally tally = {.batch = batch, .is_output = true};
     if (row->status == BATCH_FAILED ||
@@ -308,23 +377,90 @@ static void check_end(struct store *store, uint32_t batch, const struct store_ba
                    row->errors ? row->errors : "nobody asked for it");
     uint64_t good = check_file(store, &tally, row->output_file_id);
     tally.is_output = false;
-    uint64_t bad = check_file(store, &tally, row->error_file_id);
-    if (good != row->completed)
+    uint64_t bad = check_file(store, &tally, row->error_file_id), gone = 0;
+    for (uint32_t i = 0; i < own->lines && row->total > 0; i++) {
+        if (tally.found[i] == 0 && has_bit(own->may_be_erased, i))
+            gone++;
+        else if (tally.found[i] != 1)
+            world_fail("%s line %u has no result (I2)", row->id, i + 1);
+    }
+    if (own->may_be_erased && !world->ledger.may_expire) check_order(runner, own, good + bad);
+    /* The counts have the erased lines still, which the client knows only together. */
+    uint64_t lost = row->completed - good;
+    if (good > row->completed || lost > gone)
         world_fail("%s counts %" PRIu64 " of %" PRIu64 " good lines (I4)", row->id, row->completed,
                    good);
-    if (row->status == BATCH_COMPLETED && bad != row->failed)
+    if (row->status == BATCH_COMPLETED && bad + (gone - lost) != row->failed)
         world_fail("%s counts %" PRIu64 " of %" PRIu64 " bad lines (I4)", row->id, row->failed,
                    bad);
-    for (uint32_t i = 0; i < own->lines && row->total > 0; i++)
-        if (tally.found[i] != 1) world_fail("%s line %u has no result (I2)", row->id, i + 1);
 }
+
+/* --- what was erased --- */
+
+#define ERASED_TRIES 40 /* a sweep of another thread may be between a row and its file */
+
+/* Whether a file has an erased line; then *ret_line and *ret_batch. */
+static bool has_erased(const char *path, uint32_t *ret_batch, uint32_t *ret_line) {
+    char *bytes, text[24];
+    size_t size;
+    struct error error;
+    bool has = false;
+    if (os_read_file(path, (size_t)64 << 20, &bytes, &size, &error) != OK) return false;
+    for (uint32_t batch = 0; batch < PLAN_BATCHES_MAX && !has; batch++) {
+        const struct ledger_batch *own = &world->ledger.batches[batch];
+        for (uint32_t line = 0; line < own->lines && !has; line++) {
+            if (own->uploads > 1 || !has_bit(own->erased, line)) continue;
+            int count = snprintf(text, sizeof text, "\"b%u-%u\"", batch, line);
+            has = memmem(bytes, size, text, (size_t)count) != NULL;
+            *ret_batch = batch;
+            *ret_line = line;
+        }
+    }
+    free(bytes);
+    return has;
+}
+
+static bool look_at_folder(const char *path, int depth, bool is_last) {
+    char inside[512];
+    struct stat status;
+    uint32_t batch, line;
+    bool is_clean = true;
+    DIR *dir = os_opendir(path);
+    if (!dir) return true;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(inside, sizeof inside, "%.200s/%.200s", path, entry->d_name);
+        if (lstat(inside, &status) != 0) continue;
+        if (S_ISDIR(status.st_mode) && depth > 0)
+            is_clean = look_at_folder(inside, depth - 1, is_last) && is_clean;
+        if (!S_ISREG(status.st_mode) || !has_erased(inside, &batch, &line)) continue;
+        if (is_last)
+            world_fail("%s has line %u of b%u, which was erased (erasure)", inside, line + 1,
+                       batch);
+        is_clean = false;
+    }
+    closedir(dir);
+    return is_clean;
+}
+
+void ledger_check_erased(struct store *store) {
+    uint64_t erased = 0;
+    struct error error;
+    bool has_more;
+    for (uint32_t i = 0; i < PLAN_BATCHES_MAX; i++) erased |= world->ledger.batches[i].erased;
+    if (!erased || store_batch_sweep(store, clock_unix_s(), 1000, &has_more, &error) != OK) return;
+    for (int i = 0; i < ERASED_TRIES && !look_at_folder(RIG_DIR, 3, i + 1 == ERASED_TRIES); i++)
+        clock_sleep_ms(250);
+}
+
+/* --- the end of all --- */
 
 void ledger_check_ends(struct store *store, struct runner *runner) {
     for (uint32_t i = 0; i < PLAN_BATCHES_MAX; i++) {
         struct store_batch row;
         if (!world->ledger.batches[i].is_created || !get_row(runner, i, &row)) continue;
         ledger_show(i, &row);
-        check_end(store, i, &row);
+        check_end(store, runner, i, &row);
         store_batch_release(&row);
     }
 }

@@ -16,11 +16,14 @@
 struct ledger_batch {
     uint32_t lines;
     bool is_uploaded;
+    uint32_t uploads; /* calls; the client does not know what all but the last one have left */
     bool is_created;
-    bool is_cancelled;     /* the cancel was taken */
-    bool may_be_deleted;   /* a deletion was asked for */
-    bool is_deleted;       /* it was taken */
-    bool may_be_cancelled; /* likewise a cancel */
+    bool is_cancelled;      /* the cancel was taken */
+    bool may_be_deleted;    /* a deletion was asked for */
+    bool is_deleted;        /* it was taken */
+    bool may_be_cancelled;  /* likewise a cancel */
+    uint64_t may_be_erased; /* a bit per line: its erasure was asked for */
+    uint64_t erased;        /* it was taken */
     char file_id[STORE_ID_BYTES];
     char id[STORE_ID_BYTES];
     enum batch_status status;            /* the furthest one that was shown */
@@ -61,5 +64,7 @@ void ledger_read(uint32_t batch, struct str lines);
 void ledger_check(struct store *store, struct runner *runner);
 /* All results that the client has are there, and read the same. */
 void ledger_check_seen(struct runner *runner);
+/* No file below the state directory has a line that was erased, but backups. */
+void ledger_check_erased(struct store *store);
 /* All batches have ended, each line once. */
 void ledger_check_ends(struct store *store, struct runner *runner);

@@ -167,6 +167,7 @@ static bool try_again(enum err err, const struct error *error, const char *what)
 static enum err upload(uint32_t batch, const struct event *event, struct error *error) {
     struct ledger_batch *own = &world->ledger.batches[batch];
     if (own->is_uploaded) return OK;
+    own->uploads++;
     struct store_spool *spool;
     size_t bytes;
     own->lines = (uint32_t)event->value;
@@ -283,6 +284,44 @@ static enum err delete_batch(uint32_t batch, struct error *error) {
     return err == ERR_NOT_FOUND ? OK : err;
 }
 
+/* The lines that `value` chooses, one or two. */
+static uint64_t chosen_lines(const struct ledger_batch *own, int64_t value) {
+    uint64_t bits = UINT64_C(1) << ((uint64_t)value % own->lines);
+    if (value % 3 == 0) bits |= UINT64_C(1) << ((uint64_t)(value >> 6) % own->lines);
+    return bits;
+}
+
+/* Lines that an earlier command has erased are not asked for again: they would be refused. */
+static enum err erase(uint32_t batch, const struct event *event, struct error *error) {
+    struct ledger_batch *own = &world->ledger.batches[batch];
+    struct batch_erasure erasure;
+    struct str ids[LEDGER_LINES_MAX];
+    char texts[LEDGER_LINES_MAX][24];
+    const char *const batches[] = {own->id};
+    struct batch_erase wish = {
+        .batch_ids = batches, .batch_count = 1, .custom_ids = ids, .reason = "asked"};
+    bool is_custom_id;
+    if (!own->is_created || own->may_be_deleted) return OK;
+    await_end(batch);
+    uint64_t bits = chosen_lines(own, event->value) & ~own->erased;
+    for (uint32_t line = 0; line < own->lines; line++) {
+        if (!(bits >> line & 1)) continue;
+        snprintf(texts[line], sizeof texts[line], "b%u-%u", batch, line);
+        ids[wish.id_count++] = str_from(texts[line]);
+    }
+    if (bits == 0) return OK;
+    bool was_asked = (own->may_be_erased & bits) != 0;
+    own->may_be_erased |= bits;
+    enum err err = runner_batch_erase(runner, &wish, &erasure, &is_custom_id, error);
+    if (err == ERR_NOT_FOUND && is_custom_id && was_asked) err = OK; /* nobody was told of it */
+    if (err == ERR_INVALID && !*own->output_id && !*own->error_id) { /* no result, no proof */
+        own->may_be_erased &= ~bits;
+        return OK;
+    }
+    if (err == OK) own->erased |= bits;
+    return err;
+}
+
 static enum err pause_a_while(uint32_t batch, const struct event *event, struct error *error) {
     const struct ledger_batch *own = &world->ledger.batches[batch];
     struct store_batch row;
@@ -329,6 +368,7 @@ static enum err obey(const struct event *event, struct error *error) {
                    : read_page(event->batch, event, error);
     case EVENT_AWAIT: await_end(event->batch); return api ? client_look(event->batch, error) : OK;
     case EVENT_DELETE: return delete_batch(event->batch, error);
+    case EVENT_ERASE: return erase(event->batch, event, error);
     case EVENT_PAUSE: return pause_a_while(event->batch, event, error);
     case EVENT_IDLE: clock_sleep_ms(event->value); return OK;
     case EVENT_DOWN: rig_worker_kill(workers[event->batch % world->plan.workers]); return OK;
@@ -385,6 +425,7 @@ static void live(void) {
     obey_all();
     ledger_check(store, runner);
     ledger_check_ends(store, runner);
+    ledger_check_erased(store);
     close_api();
     if (fleet) runner_halt(runner);
     fleet_close(fleet);

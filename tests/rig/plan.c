@@ -145,12 +145,25 @@ static void add_bad_worker(struct plan *plan, struct rng *rng) {
         (struct event){EVENT_SILENCE, seat, between(rng, 7000, plan->nodes ? 9500 : 30000), 0, 0});
 }
 
+/* An erasure behind the creation of its batch. The client of functions knows which file ids it has
+ * been told, that of HTTP does not. */
+static void add_erasures(struct plan *plan, struct rng *rng) {
+    if (plan->http || !one_in(rng, 4)) return;
+    for (int64_t n = between(rng, 1, 3); n > 0; n--) {
+        uint32_t at = (uint32_t)rng_below(rng, count_commands(plan));
+        if (plan->events[at].kind != EVENT_CREATE && plan->events[at].kind != EVENT_AWAIT) continue;
+        uint32_t end = count_commands(plan), batch = plan->events[at].batch;
+        uint32_t place = at + 1 + (uint32_t)rng_below(rng, end - at);
+        insert(plan, place, (struct event){EVENT_ERASE, batch, between(rng, 0, 4095), 0, 0});
+    }
+}
+
 void plan_draw(struct plan *ret_plan, uint64_t seed) {
     static const uint32_t preempts[] = {0, 64, 8, 2};
     static const uint32_t paddings[] = {0, 0, 200, 3000};
     struct rng rng = {rng_at(seed, 'p')}, later = {rng_at(seed, 'l')};
     struct rng nodes = {rng_at(seed, 'n')}, http = {rng_at(seed, 'h')};
-    struct rng bad = {rng_at(seed, 'b')};
+    struct rng bad = {rng_at(seed, 'b')}, erase = {rng_at(seed, 'e')};
     *ret_plan = (struct plan){.seed = seed, .delay_ms = 40};
     ret_plan->is_fresh = one_in(&rng, 16);
     ret_plan->preempt = preempts[rng_below(&rng, 4)];
@@ -163,6 +176,7 @@ void plan_draw(struct plan *ret_plan, uint64_t seed) {
     add_nodes(ret_plan, &nodes);
     add_bad_worker(ret_plan, &bad);
     if (ret_plan->nodes == 0 && one_in(&http, 3)) ret_plan->http = (uint32_t)between(&http, 1, 8);
+    add_erasures(ret_plan, &erase);
 }
 
 void plan_write_event(const struct event *event, char *ret_text, size_t text_bytes) {
@@ -180,6 +194,7 @@ void plan_write_event(const struct event *event, char *ret_text, size_t text_byt
     case EVENT_READ: SAY("read %lld results of b%u", value, batch); break;
     case EVENT_AWAIT: SAY("await the end of b%u", batch); break;
     case EVENT_DELETE: SAY("delete b%u", batch); break;
+    case EVENT_ERASE: SAY("erase lines of b%u (%lld)", batch, value); break;
     case EVENT_PAUSE: SAY("pause b%u for %lld ms", batch, value); break;
     case EVENT_IDLE: SAY("%lld ms pass", value); break;
     case EVENT_JUMP: SAY("the wall clock jumps by %lld s", value); break;

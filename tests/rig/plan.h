@@ -23,6 +23,7 @@ enum event_kind {
     EVENT_READ,    /* a page of its results; `value`: the most lines */
     EVENT_AWAIT,   /* the batch has ended */
     EVENT_DELETE,  /* the batch, with all that it has */
+    EVENT_ERASE,   /* one or two of its lines, which `value` chooses */
     EVENT_PAUSE,   /* the batch, and resumes it `value` ms later */
     EVENT_IDLE,    /* `value` ms pass */
     EVENT_JUMP,    /* the wall clock jumps by `value` seconds */

@@ -10,7 +10,7 @@ from planting import plant
 WRITER, SPOOL, LEASES = ("store/seglog_writer.c", "store/files_spool.c", "runner/leases.c")
 CACHE, OBJECT, ADOPT = ("store/result_cache.c", "backup/object.c", "workers/fleet/fleet_adopt.c")
 BATCHES, MULTIPART, SWEEP = ("api/batches.c", "http/multipart.c", "store/files_sweep.c")
-TAIL, RESULTS = ("runner/tail.c", "runner/results.c")
+TAIL, RESULTS, ERASE = ("runner/tail.c", "runner/results.c", "batch/erase.c")
 # The file, its text, and the text in its place.
 MISTAKES = [
     # 1: the sync of a log is left out
@@ -80,7 +80,15 @@ MISTAKES = [
     # 14: an error of a worker is a line's record, though another worker is well
     (RESULTS, "    return seat_is_fault(result) && seat_has_well_neighbour(",
      "    return rig_planted() != 14 && seat_is_fault(result) &&\n           seat_has_well_neighbour("),
+    # 15: the order of results of an erasure is written behind its transaction
+    (ERASE, "    return write_order(work, one, error);\n",
+     "    return rig_planted() == 15 ? OK : write_order(work, one, error);\n"),
+    (ERASE, "    if (err != OK) return err;\n    ret_erasure->requests",
+     "    for (size_t i = 0; i < work->count && err == OK && rig_planted() == 15; i++)\n"
+     "        err = write_order(work, &work->ones[i], error);\n"
+     "    if (err != OK) return err;\n    ret_erasure->requests"),
 ]
 
-plant("", (WRITER, SPOOL, LEASES, CACHE, OBJECT, ADOPT, BATCHES, MULTIPART, SWEEP, TAIL, RESULTS),
+plant("", (WRITER, SPOOL, LEASES, CACHE, OBJECT, ADOPT, BATCHES, MULTIPART, SWEEP, TAIL, RESULTS,
+          ERASE),
       MISTAKES, "int rig_planted(void);\n")

@@ -34,6 +34,7 @@ static const struct {
     {"salts that stay when the row of their file goes", "(I17)"},
     {"a line that has begun and is taken from its worker", "(leases)"},
     {"an error of a worker that is believed", "(tries)"},
+    {"an order of results that is written behind its erasure", "(erasure)"},
 };
 #define MISTAKES (sizeof mistakes / sizeof *mistakes)
 

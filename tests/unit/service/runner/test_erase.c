@@ -14,6 +14,7 @@
 #include "store/batches_remove.h"
 #include "store/judgements.h"
 
+#include <dirent.h>
 #include <ftw.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -390,6 +391,18 @@ static int erase_in_child(struct pipeline *p, const char *id, const char *plan) 
     return status;
 }
 
+/* How many orders of results the batch has; an old one would have sums of erased lines. */
+static int count_orders(const struct pipeline *p, const char *id) {
+    char path[512];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/batches/%s", p->dir, id);
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *at; (at = readdir(dir));) count += at->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
 /* After a start: the batch is whole, with or without the lines. */
 static bool assert_old_or_new(struct pipeline *p, const struct store_batch *batch) {
     struct store_batch now;
@@ -404,6 +417,7 @@ static bool assert_old_or_new(struct pipeline *p, const struct store_batch *batc
     buf_add_byte(&order, '\0');
     assert_true(!strstr(order.at, "line-3\"") == is_new);
     assert_proven(p->store, batch->id);
+    assert_int_equal(count_orders(p, batch->id), 1);
     if (is_new) assert_int_equal(count_text(p), 0);
     store_close(p->store);
     assert_int_equal(pipeline_fsck(p), 0);
