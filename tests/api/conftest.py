@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client suite wants a server in QUERN_BASE_URL; without one it gets a server with the echo
 worker."""
-import os, pathlib, tempfile
+import os, pathlib, shutil, tempfile
+
+import pytest
 
 import support
 
 _started = []
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    """A copy of the folder that a file's own fixture `made` has, to damage; a model stays where it
+    was."""
+    shutil.copytree(made, tmp_path / "copy")
+    return tmp_path / "copy"
 
 
 def pytest_configure(config):

@@ -33,12 +33,6 @@ def made(home):
     return folder
 
 
-@pytest.fixture
-def copy(made, tmp_path):
-    shutil.copytree(made, tmp_path / "copy")
-    return tmp_path / "copy"
-
-
 def verify(home, folder):
     return home.verify(folder, "--input", folder / "in.jsonl", "--skip-models")
 

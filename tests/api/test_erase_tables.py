@@ -96,12 +96,6 @@ def made(home):
 
 
 @pytest.fixture
-def copy(made, tmp_path):
-    shutil.copytree(made, tmp_path / "copy")
-    return tmp_path / "copy"
-
-
-@pytest.fixture
 def alone(copy):
     """The first run, without the one that shares a file with it."""
     for path in copy.glob("mails.csv*"):

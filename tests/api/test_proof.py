@@ -75,13 +75,6 @@ def made(home):
     return folder
 
 
-@pytest.fixture
-def copy(made, tmp_path):
-    """A copy of the run to damage; the model stays where it was."""
-    shutil.copytree(made, tmp_path / "copy")
-    return tmp_path / "copy"
-
-
 def test_a_manifest_names_all_that_made_the_run(home, made):
     is_ = json.loads((made / "out.jsonl.manifest.json").read_text())
     assert is_["version"] == 2 and is_["requests"]["are_input"] is True
