@@ -377,13 +377,35 @@ static void cut_block(struct disk *disk, struct disk_inode *inode, uint32_t at, 
     inode->seen.blocks[at] = inode->kept.blocks[at] = left;
 }
 
+/* Whether the file was cut shorter, and the platter does not know. */
+static bool was_shortened(const struct disk_inode *inode) {
+    bool is_shorter = false;
+    for (uint32_t i = inode->dirty_from; i < inode->dirty_end; i++)
+        is_shorter |= inode->seen.blocks[i] == HOLE && inode->kept.blocks[i] != HOLE;
+    return is_shorter;
+}
+
+/* A block that a truncation took is gone, or it is back as it was. */
+static void cut_hole(struct disk *disk, struct disk_inode *inode, uint32_t at, bool is_gone) {
+    if (is_gone) {
+        free_block(disk, inode->kept.blocks[at]);
+        inode->kept.blocks[at] = HOLE;
+    } else {
+        inode->seen.blocks[at] = inode->kept.blocks[at];
+    }
+}
+
 static void cut_inode(struct disk *disk, struct disk_inode *inode, struct rng *rng,
                       enum disk_luck luck) {
+    const bool differs = inode->seen.bytes != inode->kept.bytes || was_shortened(inode);
+    const bool has_length = differs && survives(rng, luck);
     for (uint32_t i = inode->dirty_from; i < inode->dirty_end; i++)
-        cut_block(disk, inode, i, rng, luck);
+        if (inode->seen.blocks[i] == HOLE && inode->kept.blocks[i] != HOLE)
+            cut_hole(disk, inode, i, has_length);
+        else
+            cut_block(disk, inode, i, rng, luck);
     inode->dirty_from = inode->dirty_end = 0;
-    if (inode->seen.bytes != inode->kept.bytes && !survives(rng, luck))
-        inode->seen.bytes = inode->kept.bytes;
+    if (!has_length) inode->seen.bytes = inode->kept.bytes;
     if (inode->seen.mode != inode->kept.mode && !survives(rng, luck))
         inode->seen.mode = inode->kept.mode;
     inode->kept.bytes = inode->seen.bytes;

@@ -6,8 +6,9 @@
  * Each file has the blocks that its readers see and the blocks that the platter has; each name of a
  * folder has the same two sides. A sync makes both equal, for one file or for one folder. A power
  * cut decides by a seed, for each sector of 512 bytes, each length, each mode and each name, which
- * side is left: so writes are torn, come in any order or not at all, and a rename may be undone. No
- * sync orders anything but its own file or folder, which is less than ext4 and XFS promise.
+ * side is left: so writes are torn, come in any order or not at all, and a rename may be undone. A
+ * truncation took place or did not. No sync orders anything but its own file or folder, which is
+ * less than ext4 and XFS promise.
  *
  * Knows no descriptor, no process and no fault; those are in calls.c and faults.h.
  *

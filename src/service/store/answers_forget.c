@@ -49,7 +49,7 @@ static enum err forget_unless_kept(void *context, const char *file, const char *
 void store_use_cache(struct store *store, struct result_cache *cache) {
     struct error error;
     store->cache = cache;
-    if (cache && result_cache_tell(store->dir, forget_unless_kept, store, &error) != OK)
+    if (cache && result_cache_tell(store->dir, false, forget_unless_kept, store, &error) != OK)
         log_warn("event=cache_forget error=\"%s\"", error.text);
 }
 

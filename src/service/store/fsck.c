@@ -188,6 +188,6 @@ enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
     if (err == OK) err = check_log(store, report, context, error);
     if (err == OK) err = check_proofs(store, report, context, error);
     struct cache_check check = {store, report, context};
-    if (err == OK) err = result_cache_tell(store->dir, check_cached, &check, error);
+    if (err == OK) err = result_cache_tell(store->dir, true, check_cached, &check, error);
     return err == OK ? store_tell_unknown(store, report, context, error) : err;
 }

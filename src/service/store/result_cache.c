@@ -243,9 +243,7 @@ static void write_record(struct result_cache *cache, const unsigned char *key, c
         .shape = facts->shape};
     memcpy(record.key, key, sizeof record.key);
     memcpy(record.batch, batch_id, strnlen(batch_id, sizeof record.batch - 1));
-    const size_t before = offsetof(struct cache_record, key);
-    record.crc = crc32c(0, (const char *)&record + before, sizeof record - before);
-    record.crc = crc32c(record.crc, body.at, body.bytes);
+    record.crc = cache_record_sum(&record, body);
     buf_clear(&cache->record);
     buf_add(&cache->record, &record, sizeof record);
     buf_add_str(&cache->record, body);
@@ -303,9 +301,7 @@ static bool read_place(struct result_cache *cache, uint64_t place, const unsigne
     char *room = buf_reserve(ret_body, record.bytes);
     if (!room || os_pread_all(fd, room, record.bytes, at + sizeof record, &error) != OK)
         return false;
-    const size_t before = offsetof(struct cache_record, key);
-    uint32_t crc = crc32c(0, (const char *)&record + before, sizeof record - before);
-    if (crc32c(crc, room, record.bytes) != record.crc) {
+    if (cache_record_sum(&record, (struct str){room, record.bytes}) != record.crc) {
         log_warn("event=cache_record_damaged segment=%u", segment_of(place));
         buf_truncate(ret_body, start);
         return false;

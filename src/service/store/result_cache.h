@@ -76,6 +76,8 @@ enum err result_cache_remove(const char *state_dir, struct error *error) MUST_CH
 /* Receives a file, such as "cache/00000001.seg", and a batch with answers in it. */
 typedef enum err (*result_cache_tell_fn)(void *context, const char *file, const char *batch_id,
                                          struct error *error);
-/* Tells the batches of all files, one as often as others stand in between. */
-enum err result_cache_tell(const char *state_dir, result_cache_tell_fn tell, void *context,
-                           struct error *error) MUST_CHECK;
+/* Tells the batches of all files, one as often as others stand in between. A record that a power
+ * cut has torn is a miss for every reader, and may name a batch that never was: `only_whole` leaves
+ * it out, at the cost of reading it. */
+enum err result_cache_tell(const char *state_dir, bool only_whole, result_cache_tell_fn tell,
+                           void *context, struct error *error) MUST_CHECK;

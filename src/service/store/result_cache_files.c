@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/crc.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "store/result_cache_internal.h"
@@ -40,6 +41,12 @@ size_t cache_segments(const char *dir, uint32_t *ret_numbers, size_t max) {
     return count;
 }
 
+uint32_t cache_record_sum(const struct cache_record *record, struct str body) {
+    const size_t before = offsetof(struct cache_record, key);
+    uint32_t sum = crc32c(0, (const char *)record + before, sizeof *record - before);
+    return crc32c(sum, body.at, body.bytes);
+}
+
 enum err cache_walk(int fd, uint64_t bytes, record_fn visit, void *context, uint64_t *ret_end,
                     struct error *error) {
     struct cache_record record;
@@ -64,22 +71,33 @@ struct telling {
     result_cache_tell_fn tell;
     void *context;
     const char *file;
+    bool only_whole;
     char batch_id[STORE_ID_BYTES]; /* the record before this one has it */
 };
+
+static bool is_whole(int fd, uint64_t at, const struct cache_record *record) {
+    struct error unread;
+    char *body = mem_alloc((size_t)record->bytes + 1);
+    bool is_read = os_pread_all(fd, body, record->bytes, at + sizeof *record, &unread) == OK;
+    bool is_good =
+        is_read && cache_record_sum(record, (struct str){body, record->bytes}) == record->crc;
+    free(body);
+    return is_good;
+}
 
 static enum err tell_record(void *context, int fd, uint64_t at, const struct cache_record *record,
                             struct error *error) {
     struct telling *telling = context;
-    (void)fd, (void)at;
-    if (!record->batch[0] || strncmp(record->batch, telling->batch_id, STORE_ID_BYTES - 1) == 0)
+    if (!record->batch[0] || strncmp(record->batch, telling->batch_id, STORE_ID_BYTES - 1) == 0 ||
+        (telling->only_whole && !is_whole(fd, at, record)))
         return OK;
     snprintf(telling->batch_id, sizeof telling->batch_id, "%.*s", STORE_ID_BYTES - 1,
              record->batch);
     return telling->tell(telling->context, telling->file, telling->batch_id, error);
 }
 
-enum err result_cache_tell(const char *state_dir, result_cache_tell_fn tell, void *context,
-                           struct error *error) {
+enum err result_cache_tell(const char *state_dir, bool only_whole, result_cache_tell_fn tell,
+                           void *context, struct error *error) {
     char dir[PATH_MAX - 32];
     uint32_t *numbers = mem_new(SEGMENTS_MAX, sizeof *numbers);
     enum err err = OK;
@@ -90,7 +108,7 @@ enum err result_cache_tell(const char *state_dir, result_cache_tell_fn tell, voi
         uint64_t bytes, end;
         int fd = -1;
         cache_segment_path(dir, numbers[i], path);
-        struct telling telling = {tell, context, path + strlen(state_dir) + 1, ""};
+        struct telling telling = {tell, context, path + strlen(state_dir) + 1, only_whole, ""};
         err = os_open(&fd, path, O_RDONLY | O_NOFOLLOW, 0, error);
         if (err == OK) err = os_file_bytes(fd, &bytes, error);
         if (err == OK) err = cache_walk(fd, bytes, tell_record, &telling, &end, error);

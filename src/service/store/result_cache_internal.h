@@ -32,6 +32,9 @@ struct cache_record {
 };
 _Static_assert(sizeof(struct cache_record) == 128, "written as it is");
 
+/* The sum that the record has if it and its body are whole. */
+uint32_t cache_record_sum(const struct cache_record *record, struct str body);
+
 /* Writes the path of a file of the folder `dir`; an empty one if it is too long. */
 void cache_segment_path(const char *dir, uint32_t segment, char ret_path[PATH_MAX]);
 /* The numbers of the folder's files, ascending. */

@@ -139,6 +139,34 @@ static void a_damaged_or_planted_record_is_a_miss(void **state) {
     tear_down(&c);
 }
 
+static enum err count_batches(void *context, const char *file, const char *batch_id,
+                              struct error *error) {
+    int *counts = context;
+    (void)error;
+    assert_string_equal(file, "cache/00000001.seg");
+    counts[strcmp(batch_id, "batch_odd") == 0 ? 0 : strcmp(batch_id, "batch_ode") == 0 ? 1 : 2]++;
+    return OK;
+}
+
+static void a_torn_record_names_no_batch(void **state) {
+    (void)state;
+    struct cached c;
+    struct error error;
+    char path[128];
+    int all[3] = {0}, whole[3] = {0};
+    set_up(&c, 32 * MIB);
+    for (uint64_t i = 1; i <= 3; i++) put(&c, i, STR("{}")); /* odd, even, odd */
+    snprintf(path, sizeof path, "%s/cache/00000001.seg", c.dir);
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pwrite(fd, "batch_ode", 9, 64), 9);
+    close(fd);
+    assert_int_equal(result_cache_tell(c.dir, false, count_batches, all, &error), OK);
+    assert_true(all[0] == 1 && all[1] == 1 && all[2] == 1);
+    assert_int_equal(result_cache_tell(c.dir, true, count_batches, whole, &error), OK);
+    assert_true(whole[0] == 1 && whole[1] == 0 && whole[2] == 1);
+    tear_down(&c);
+}
+
 static void a_file_that_ends_anywhere_is_read_up_to_there(void **state) {
     (void)state;
     struct cached c;
@@ -197,6 +225,7 @@ int main(void) {
         cmocka_unit_test(the_oldest_go_when_the_bytes_are_used_up),
         cmocka_unit_test(a_damaged_or_planted_record_is_a_miss),
         cmocka_unit_test(a_batch_is_forgotten_and_others_stay),
+        cmocka_unit_test(a_torn_record_names_no_batch),
         cmocka_unit_test(a_file_that_ends_anywhere_is_read_up_to_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
