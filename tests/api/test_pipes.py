@@ -49,10 +49,15 @@ def command(arguments):
     return [support.BINARY, *(one.format(p="p") for one in arguments)]
 
 
+def heed_interrupts():
+    """A job in the background of a shell ignores SIGINT, and so would a command that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(place, arguments):
     return subprocess.Popen(
         command(arguments), cwd=place, text=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=heed_interrupts,
         env={**os.environ, "LABEL_STUDIO_API_KEY": "x"})
 
 
