@@ -23,8 +23,8 @@
 struct agent;
 
 struct agent_options {
-    const char *name;       /* name of this machine; letters, digits, ".", "_" and "-" */
-    const char *version;    /* version of quern */
+    const char *name;       /* name of this machine; letters, digits, ".", "_" and "-"; borrowed */
+    const char *version;    /* version of quern; borrowed */
     struct bus_place place; /* borrowed */
 };
 

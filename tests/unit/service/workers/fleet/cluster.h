@@ -83,15 +83,14 @@ static inline void cluster_stop_server(struct cluster *cluster) {
 static inline void cluster_start_node(struct cluster *cluster, unsigned at,
                                       const struct worker_echo_options *echo) {
     static const char *const models[] = {"m", NULL};
+    static const char *const names[NODES] = {"host0", "host1", "host2", "host3"};
     struct error error;
     struct worker_events events;
     uint32_t seat;
-    char name[32];
     struct worker_echo_options own = *echo;
     own.models = models;
-    snprintf(name, sizeof name, "host%u", at);
     const struct agent_options options = {
-        .name = name, .version = "1", .place = bus_memory_place(cluster->memory)};
+        .name = names[at], .version = "1", .place = bus_memory_place(cluster->memory)};
     agent_open(&cluster->agents[at], &options);
     if (!agent_seat(cluster->agents[at], &events, &seat)) abort();
     must(worker_echo_open(&cluster->workers[at], &own, &events, &error));
