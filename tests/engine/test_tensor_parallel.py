@@ -91,22 +91,24 @@ def test_halves_that_are_added_with_a_factor_are_split(tmp_path, family):
 @pytest.mark.parametrize("form", ["int8", "fp8"])
 @pytest.mark.parametrize("model", ["tiny/llama3", "tiny_next/qwen3_moe"])
 def test_weights_of_8_bits_on_two_cards_are_as_near_to_bf16_as_on_one(tmp_path, model, form):
-    """The codes of weights are those of one GPU; rows of activations have a scale per GPU."""
+    """The codes of weights are those of one GPU; rows of activations have a scale per GPU. Which
+    rows share a step moves the rounding, and with it a router's near tie and all tokens after it,
+    so the middle of the differences counts."""
     model, asked = support.SHARED / model, {"echo": True, "logprobs": 1}
     options = card(tmp_path)
 
     def off(name, *more):
         got = answers(tmp_path, model, name, *options, *more, fields=[asked] * 3, tokens=1)
-        return [
+        return statistics.median(
             abs(a - b)
             for single, wanted in zip(got, exact, strict=True)
             for a, b in zip(single["logprobs"]["token_logprobs"][1:-1],
-                            wanted["logprobs"]["token_logprobs"][1:-1], strict=True)]
+                            wanted["logprobs"]["token_logprobs"][1:-1], strict=True))
 
     exact = answers(tmp_path, model, "exact", *options, fields=[asked] * 3, tokens=1)
     one = off("one", "--quantization", form)
     both = off("both", "--quantization", form, *TOGETHER)
-    assert len(both) >= 10 and sum(both) <= 1.5 * sum(one) + 0.2
+    assert 0 < both <= 2 * one
 
 
 @pytest.mark.parametrize("options, said", [
