@@ -21,6 +21,9 @@ struct cluster {
     struct fleet *fleet;
     struct agent *agents[NODES];
     struct worker *workers[NODES];
+    void (*recall)(struct worker *worker, uint64_t job_id); /* the nodes' workers have it; NULL: their
+                                                                own */
+    struct worker_ops ops[NODES];
     bool settles_none; /* the server deletes no pack of results, as if it died each time before */
 };
 
@@ -94,6 +97,11 @@ static inline void cluster_start_node(struct cluster *cluster, unsigned at,
     agent_open(&cluster->agents[at], &options);
     if (!agent_seat(cluster->agents[at], &events, &seat)) abort();
     must(worker_echo_open(&cluster->workers[at], &own, &events, &error));
+    if (cluster->recall) {
+        cluster->ops[at] = *cluster->workers[at]->ops;
+        cluster->ops[at].recall = cluster->recall;
+        cluster->workers[at]->ops = &cluster->ops[at];
+    }
     agent_attach(cluster->agents[at], seat, cluster->workers[at]);
     must(agent_start(cluster->agents[at], &error));
 }

@@ -58,11 +58,9 @@ static void a_line_that_waits_at_a_node_comes_back_and_one_that_has_begun_stays(
     struct cluster cluster;
     char id[STORE_ID_BYTES];
     cluster_open(&cluster, 0, NULL);
+    cluster.recall = keep_job;
     cluster_start_node(&cluster, 0,
                        &(struct worker_echo_options){.latency_ms = 3600000, .waiting_max = 1});
-    struct worker_ops ops = *cluster.workers[0]->ops;
-    ops.recall = keep_job;
-    cluster.workers[0]->ops = &ops;
     pipeline_submit(&cluster.p, "a", JOBS, id);
     cluster_wait(has_all_jobs, &cluster, "the node has all jobs");
     assert_int_equal(list_jobs(&cluster, recalled_ids), JOBS);
