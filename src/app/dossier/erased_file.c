@@ -22,10 +22,9 @@ struct copying {
     const struct erased_choice *choice;
     struct run_salts_file *salts;
     int from, to;
-    struct buf bytes, out;
-    uint64_t number; /* lines that were taken */
-    uint64_t offset; /* where the next line begins */
-    size_t span;     /* the first that does not end before it */
+    struct lines lines;
+    struct buf out;
+    size_t span; /* the first that does not end before the current line */
 };
 
 /* Notes a line of the ids. */
@@ -34,8 +33,8 @@ static void note(struct copying *copying, struct str line) {
     struct erased_file *file = copying->file;
     file->lines = vec_grow(file->lines, file->count, &file->capacity, sizeof *file->lines);
     struct line_erased *erased = &file->lines[file->count++];
-    *erased = (struct line_erased){.line = copying->number};
-    if (copying->salts && line_salts_get(&copying->salts->salts, copying->number - 1, salt))
+    *erased = (struct line_erased){.line = copying->lines.number};
+    if (copying->salts && line_salts_get(&copying->salts->salts, copying->lines.number - 1, salt))
         line_sum_leaf(salt, line, erased->leaf);
 }
 
@@ -56,7 +55,7 @@ static enum err look_at_object(struct copying *copying, struct str line, bool *r
                        "%s, line %" PRIu64
                        ": it is no JSON object, so it is no line of requests, results or "
                        "judgements",
-                       copying->path, copying->number);
+                       copying->path, copying->lines.number);
     *ret_goes = line_ids_have(choice->ids, line, choice->notes);
     return OK;
 }
@@ -65,7 +64,7 @@ static enum err look_at_object(struct copying *copying, struct str line, bool *r
 static enum err look_at_row(struct copying *copying, struct str line, bool *ret_goes,
                             struct error *error) {
     const struct erased_rows *rows = copying->choice->rows;
-    uint64_t from = copying->offset, end = from + line.bytes;
+    uint64_t from = copying->lines.offset, end = from + line.bytes;
     while (copying->span < rows->count && rows->spans[copying->span].end <= from) copying->span++;
     *ret_goes = copying->span < rows->count && rows->spans[copying->span].from < end;
     if (!*ret_goes) return OK;
@@ -78,17 +77,16 @@ static enum err look_at_row(struct copying *copying, struct str line, bool *ret_
                    "%s, line %" PRIu64
                    ": it has parts of two rows, since the rows end in CR alone, so one cannot be "
                    "erased without the other; save the table with LF or CRLF, and run it again",
-                   copying->path, copying->number);
+                   copying->path, copying->lines.number);
 }
 
-/* Takes one line with its LF. */
-static enum err take_line(struct copying *copying, struct str line, struct error *error) {
+/* Takes the current line, with its LF. */
+static enum err take_line(struct copying *copying, struct error *error) {
     bool goes;
-    copying->number++;
+    struct str line = copying->lines.line;
     enum err err = copying->choice->rows ? look_at_row(copying, line, &goes, error)
                                          : look_at_object(copying, line, &goes, error);
     if (err != OK) return err;
-    copying->offset += line.bytes;
     if (goes) {
         note(copying, line);
         buf_add_byte(&copying->out, '\n');
@@ -102,38 +100,15 @@ static enum err take_line(struct copying *copying, struct str line, struct error
     return err;
 }
 
-/* Takes all whole lines of the buf, at the end of the file also the last one. */
-static enum err take_lines(struct copying *copying, size_t searched, bool is_last,
-                           struct error *error) {
-    size_t at = 0;
-    struct str bytes = buf_str(&copying->bytes);
-    enum err err = OK;
-    while (err == OK && at < bytes.bytes) {
-        size_t end = str_find_byte(bytes, '\n', at > searched ? at : searched);
-        if (end == SIZE_MAX && !is_last) break;
-        end = end == SIZE_MAX ? bytes.bytes : end + 1;
-        err = take_line(copying, (struct str){bytes.at + at, end - at}, error);
-        at = end;
-    }
-    buf_consume(&copying->bytes, at);
-    if (err == OK && copying->bytes.bytes > LINES_BYTES_MAX)
-        err = err_set(error, ERR_LIMIT, "%s, line %" PRIu64 ": it has more than %zu bytes",
-                      copying->path, copying->number + 1, LINES_BYTES_MAX);
-    return err;
-}
-
 static enum err copy_lines(struct copying *copying, struct error *error) {
-    size_t count = 1;
-    enum err err = OK;
-    while (err == OK && count > 0) {
-        size_t searched = copying->bytes.bytes;
-        char *room = buf_reserve(&copying->bytes, PIECE_BYTES);
-        err = os_read(copying->from, room, PIECE_BYTES, &count, error);
+    struct lines *lines = &copying->lines;
+    enum err err;
+    while ((err = lines_next_whole(lines, error)) == OK && lines->line.at) {
+        err = take_line(copying, error);
         if (err != OK) return err;
-        buf_commit(&copying->bytes, count);
-        err = take_lines(copying, searched, count == 0, error);
     }
-    if (err == OK) err = os_write_all(copying->to, copying->out.at, copying->out.bytes, error);
+    if (err != OK) return err_prefix(error, "%s", copying->path);
+    err = os_write_all(copying->to, copying->out.at, copying->out.bytes, error);
     return err == OK ? os_fsync(copying->to, error) : err;
 }
 
@@ -157,13 +132,13 @@ enum err erased_file_write(struct erased_file *ret_file, const char *path,
     *ret_file = (struct erased_file){.lines = NULL};
     struct copying copying = {
         .path = path, .file = ret_file, .choice = choice, .salts = salts, .from = -1, .to = -1};
-    buf_init(&copying.bytes, BUF_UNLIMITED);
     buf_init(&copying.out, BUF_UNLIMITED);
     enum err err = open_both(&copying, error);
+    lines_init(&copying.lines, copying.from);
     if (err == OK) err = copy_lines(&copying, error);
     os_close(copying.from);
     os_close(copying.to);
-    buf_release(&copying.bytes);
+    lines_release(&copying.lines);
     buf_release(&copying.out);
     if (err != OK) erased_file_release(ret_file);
     return err;

@@ -4,6 +4,8 @@
 #include "base/os.h"
 #include "json/span.h"
 
+#include <inttypes.h>
+
 #define PIECE_BYTES ((size_t)256 << 10)
 
 void lines_init(struct lines *lines, int fd) {
@@ -22,8 +24,8 @@ static enum err fill(struct lines *lines, struct error *error) {
     lines->at = 0;
     char *room = buf_reserve(&lines->bytes, PIECE_BYTES);
     if (!room)
-        return err_set(error, ERR_LIMIT, "line %llu is too long",
-                       (unsigned long long)lines->number + 1);
+        return err_set(error, ERR_LIMIT, "line %" PRIu64 " has more than %zu bytes",
+                       lines->number + 1, LINES_BYTES_MAX);
     enum err err = os_read(lines->fd, room, PIECE_BYTES, &count, error);
     if (err != OK) return err;
     if (count == 0)
@@ -33,26 +35,36 @@ static enum err fill(struct lines *lines, struct error *error) {
     return OK;
 }
 
-enum err lines_next(struct lines *lines, struct error *error) {
+enum err lines_next_whole(struct lines *lines, struct error *error) {
+    size_t searched = 0, end;
     for (;;) {
         struct str rest = str_skip(buf_str(&lines->bytes), lines->at);
-        size_t end = str_find_byte(rest, '\n', 0);
-        if (end == SIZE_MAX && !lines->has_ended) {
-            enum err err = fill(lines, error);
-            if (err != OK) return err;
-            continue;
-        }
-        if (end == SIZE_MAX && rest.bytes == 0) {
-            lines->line = (struct str){NULL, 0};
-            return OK;
-        }
-        lines->line = (struct str){rest.at, end == SIZE_MAX ? rest.bytes : end};
-        lines->at += lines->line.bytes + (end != SIZE_MAX);
-        lines->number++;
+        end = str_find_byte(rest, '\n', searched);
+        lines->line = (struct str){rest.at, end == SIZE_MAX ? rest.bytes : end + 1};
+        if (end != SIZE_MAX || lines->has_ended) break;
+        searched = rest.bytes;
+        enum err err = fill(lines, error);
+        if (err != OK) return err;
+    }
+    lines->offset = lines->base + lines->at;
+    if (lines->line.bytes == 0) {
+        lines->line.at = NULL;
+        return OK;
+    }
+    lines->at += lines->line.bytes;
+    lines->number++;
+    return OK;
+}
+
+enum err lines_next(struct lines *lines, struct error *error) {
+    for (;;) {
+        enum err err = lines_next_whole(lines, error);
+        if (err != OK || !lines->line.at) return err;
+        const char *whole = lines->line.at;
         if (lines->number == 1 && str_starts_with(lines->line, STR("\xEF\xBB\xBF")))
             lines->line = str_skip(lines->line, 3);
         lines->line = json_span_trim(lines->line);
-        lines->offset = lines->base + (uint64_t)(lines->line.at - lines->bytes.at);
+        lines->offset += (uint64_t)(lines->line.at - whole);
         if (lines->line.bytes > 0) return OK;
     }
 }

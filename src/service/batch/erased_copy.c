@@ -3,15 +3,14 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "json/lines.h"
 #include "json/span.h"
-#include "store/seglog.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PIECE_BYTES ((size_t)1 << 20)
-#define LINE_BYTES_MAX (SEGLOG_TEXT_BYTES_MAX + 4096)
 #define REQUEST_DIGITS 8 /* they end a result's id (batch/result.c) */
 
 /* --- ids --- */
@@ -43,9 +42,8 @@ struct copying {
     struct erased_copy *copy;
     struct run_salts_file *salts;
     struct line_summer summer;
-    struct buf bytes, out;
-    uint64_t line;    /* lines that were taken */
-    uint64_t offset;  /* where the next line begins */
+    struct lines lines;
+    struct buf out;
     uint64_t request; /* requests that were taken, from 0 on */
     size_t earlier;   /* the next one in wish->earlier */
     bool is_input;
@@ -83,16 +81,16 @@ static enum err note(struct copying *copying, struct str line, struct str object
     struct erased_copy *copy = copying->copy;
     struct erased_ids *ids = copying->wish->ids;
     unsigned char salt[SHA256_BYTES];
-    struct erased_spot spot = {.proof = {.line = copying->line},
-                               .offset = copying->offset,
+    struct erased_spot spot = {.proof = {.line = copying->lines.number},
+                               .offset = copying->lines.offset,
                                .bytes = line.bytes,
                                .request =
                                    copying->is_input ? copying->request + 1 : request_of(object)};
     if (!copying->is_input) spot.result = result_of(copying, object);
     if (spot.request == 0 || (ids->requests[at] && ids->requests[at] != spot.request) ||
-        !line_salts_get(&copying->salts->salts, copying->line - 1, salt))
+        !line_salts_get(&copying->salts->salts, copying->lines.number - 1, salt))
         return err_set(error, ERR_CORRUPT, "line %" PRIu64 " of %s cannot be what it was",
-                       copying->line, copying->wish->file->id);
+                       copying->lines.number, copying->wish->file->id);
     ids->requests[at] = spot.request;
     line_sum_leaf(salt, line, spot.proof.leaf);
     copy->spots = vec_grow(copy->spots, copy->count, &copy->capacity, sizeof *copy->spots);
@@ -112,14 +110,13 @@ static enum err flush(struct copying *copying, struct error *error) {
     return err;
 }
 
-/* Takes one line with its LF. */
-static enum err take_line(struct copying *copying, struct str line, struct error *error) {
-    struct str text = line;
+/* Takes the current line, with its LF. */
+static enum err take_line(struct copying *copying, struct error *error) {
+    struct str line = copying->lines.line, text = line;
     uint64_t at;
-    copying->line++;
     enum err err = line_summer_add(&copying->summer, line, error);
     if (err != OK) return err;
-    if (copying->line == 1 && str_starts_with(text, STR("\xEF\xBB\xBF"))) text = str_skip(text, 3);
+    if (copying->lines.number == 1 && str_starts_with(text, STR("\xEF\xBB\xBF"))) text = str_skip(text, 3);
     text = json_span_trim(text);
     bool goes = false;
     if (text.bytes > 0) {
@@ -127,52 +124,25 @@ static enum err take_line(struct copying *copying, struct str line, struct error
             store_erased_skip(copying->wish->earlier, &copying->earlier, &copying->request);
         if (!json_span_read(text, NULL) || !json_span_is_object(text))
             return err_set(error, ERR_CORRUPT, "line %" PRIu64 " of %s is no JSON object",
-                           copying->line, copying->wish->file->id);
+                           copying->lines.number, copying->wish->file->id);
         goes = is_chosen(copying->wish->ids, text, &at);
         if (goes) err = note(copying, line, text, at, error);
         copying->request++;
     }
-    copying->offset += line.bytes;
     buf_add_str(&copying->out, goes ? STR("\n") : line);
     return err == OK && copying->out.bytes >= PIECE_BYTES ? flush(copying, error) : err;
 }
 
 /* --- the file --- */
 
-/* Takes all whole lines, at the end of the file also the last one. */
-static enum err take_lines(struct copying *copying, size_t searched, bool is_last,
-                           struct error *error) {
-    struct str bytes = buf_str(&copying->bytes);
-    size_t at = 0;
-    enum err err = OK;
-    while (err == OK && at < bytes.bytes) {
-        size_t end = str_find_byte(bytes, '\n', at > searched ? at : searched);
-        if (end == SIZE_MAX && !is_last) break;
-        end = end == SIZE_MAX ? bytes.bytes : end + 1;
-        err = take_line(copying, (struct str){bytes.at + at, end - at}, error);
-        at = end;
-    }
-    buf_consume(&copying->bytes, at);
-    return err;
-}
-
 static enum err copy_lines(struct copying *copying, struct error *error) {
-    uint64_t at = 0, all = copying->wish->file->bytes;
-    enum err err = OK;
-    while (err == OK && at < all) {
-        size_t count = all - at < PIECE_BYTES ? (size_t)(all - at) : PIECE_BYTES;
-        size_t searched = copying->bytes.bytes;
-        char *room = buf_reserve(&copying->bytes, count);
-        if (!room)
-            return err_set(error, ERR_CORRUPT, "line %" PRIu64 " of %s has more than %zu bytes",
-                           copying->line + 1, copying->wish->file->id, LINE_BYTES_MAX);
-        err = os_pread_all(copying->wish->fd, room, count, at, error);
+    struct lines *lines = &copying->lines;
+    enum err err;
+    while ((err = lines_next_whole(lines, error)) == OK && lines->line.at) {
+        err = take_line(copying, error);
         if (err != OK) return err;
-        buf_commit(&copying->bytes, count);
-        at += count;
-        err = take_lines(copying, searched, at == all, error);
     }
-    return err == OK ? flush(copying, error) : err;
+    return err == OK ? flush(copying, error) : err_prefix(error, "%s", copying->wish->file->id);
 }
 
 /* Compares what was read with the proof. */
@@ -197,13 +167,13 @@ enum err erased_copy_make(const struct erased_copy_wish *wish, struct erased_cop
     struct erased_copy copy = {.spool = NULL};
     struct copying copying = {
         .wish = wish, .copy = &copy, .salts = salts, .is_input = strcmp(wish->what, "input") == 0};
-    buf_init(&copying.bytes, LINE_BYTES_MAX + 2 * PIECE_BYTES);
+    lines_init(&copying.lines, wish->fd);
     buf_init(&copying.out, BUF_UNLIMITED);
     line_summer_begin(&copying.summer, &salts->salts, salts->erased, salts->erased_count);
     enum err err = copy_lines(&copying, error);
     if (err == OK) err = check_sum(&copying, row, error);
     line_summer_release(&copying.summer);
-    buf_release(&copying.bytes);
+    lines_release(&copying.lines);
     buf_release(&copying.out);
     if (err == OK && copy.count == 0) {
         store_spool_abort(copy.spool);
