@@ -8,6 +8,7 @@
 #include "batch/state.h"
 #include "json/json.h"
 #include "store/answers_forget.h"
+#include "store/erased_pages.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -353,5 +354,5 @@ enum err batch_erase_sweep(struct store *store, const struct batch_erasure *eras
     for (size_t i = 0; i < erasure->batch_count && err == OK; i++)
         err = store_order_keep_one(store, erasure->batches[i].id, error);
     if (err == OK) err = store_file_sweep(store, now_unix_s, error);
-    return err == OK ? store_erase_pages(store, error) : err;
+    return err == OK ? erased_pages_clear(store, error) : err;
 }

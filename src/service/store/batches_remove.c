@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 #include "store/answers_forget.h"
+#include "store/erased_pages.h"
 #include "store/store_internal.h"
 
 #include <stdio.h>
@@ -212,7 +213,7 @@ enum err store_batch_sweep(struct store *store, int64_t now_unix_s, uint64_t pie
                            bool *ret_has_more, struct error *error) {
     char id[STORE_ID_BYTES];
     int64_t sequence = 0;
-    store_erase_late(store);
+    erased_pages_retry(store);
     enum err err = store_file_sweep(store, now_unix_s, error);
     *ret_has_more = false;
     while (err == OK && !*ret_has_more) {

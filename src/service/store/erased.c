@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/erased.h"
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "store/files_internal.h"
@@ -271,46 +270,5 @@ enum err store_erase_notes(struct store *store, const char *batch_id, struct err
     if (err != OK) return err == ERR_NOT_FOUND ? OK : err;
     err = store_sync_result(store, os_fsync(fd, error), error);
     os_close(fd);
-    return err;
-}
-
-enum err store_erase_pages(struct store *store, struct error *error) {
-    int code, in_log = 0, done = 0;
-    pthread_mutex_lock(&store->lock);
-    /* A backup may read for minutes, and others need the database meanwhile. */
-    sqlite3_busy_timeout(store->db, 0);
-    code = sqlite3_wal_checkpoint_v2(store->db, "main", SQLITE_CHECKPOINT_TRUNCATE, &in_log, &done);
-    sqlite3_busy_timeout(store->db, STORE_BUSY_MS);
-    pthread_mutex_unlock(&store->lock);
-    bool is_done = code == SQLITE_OK && in_log <= 0;
-    atomic_store(&store->has_erased_pages, !is_done);
-    if (is_done) return OK;
-    return err_set(error, ERR_UNAVAILABLE,
-                   "%s/meta.db is being read by another process, and its log has what was erased",
-                   store->dir);
-}
-
-void store_erase_late(struct store *store) {
-    struct error why;
-    if (!atomic_load(&store->has_erased_pages)) return;
-    if (store_erase_pages(store, &why) == OK)
-        log_info("store=%s event=erased_pages", store->dir);
-    else
-        log_debug("store=%s event=erased_pages error=\"%s\"", store->dir, why.text);
-}
-
-enum err store_erase_begun(struct store *store, struct error *error) {
-    struct error why;
-    sqlite3_stmt *statement;
-    bool row = false;
-    pthread_mutex_lock(&store->lock);
-    enum err err = database_prepare(store, &statement, "SELECT 1 FROM erased_lines LIMIT 1", error);
-    if (err == OK) {
-        err = database_step(store, statement, &row, error);
-        sqlite3_finalize(statement);
-    }
-    pthread_mutex_unlock(&store->lock);
-    if (err == OK && row && store_erase_pages(store, &why) != OK)
-        log_warn("store=%s event=erased_pages error=\"%s\"", store->dir, why.text);
     return err;
 }

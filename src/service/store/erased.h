@@ -37,7 +37,8 @@ struct store_erased_lines {
 enum err store_erased_lines(struct store *store, const char *batch_id,
                             struct store_erased_lines *ret_lines, struct error *error) MUST_CHECK;
 void store_erased_lines_release(struct store_erased_lines *lines);
-/* Steps *number, a count of requests from 0 on, over lines that were erased; *at is 0 at first. */
+/* Moves *number, which counts requests from 0, past those of the list that stand there. *at is the
+ * place in the list: the caller sets it to 0 before the first call. */
 void store_erased_skip(const struct store_erased_lines *lines, size_t *at, uint64_t *number);
 
 /* What an erasure changes of one batch. */
@@ -70,7 +71,3 @@ enum err store_erase(struct store *store, struct store_erasure *erasure,
 /* Removes what label_studio/ has of the batch: links name custom_ids, and what was judged. */
 enum err store_erase_notes(struct store *store, const char *batch_id,
                            struct error *error) MUST_CHECK;
-/* Makes sure that no page of the database and of its log has what was removed from it. It is called
- * after each erasure, and a start does the same. ERR_UNAVAILABLE: another process reads it; each
- * store_batch_sweep tries again. */
-enum err store_erase_pages(struct store *store, struct error *error) MUST_CHECK;

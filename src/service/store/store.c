@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
+#include "store/erased_pages.h"
 #include "store/lost.h"
 #include "store/state_marks.h"
 #include "store/store_internal.h"
@@ -110,7 +111,7 @@ static enum err open_parts(struct store *store, struct error *error) {
     if (err == ERR_UNAVAILABLE) store_disk_filled(store);
     if (err != OK && err != ERR_UNAVAILABLE) return err;
     err = store_clean(store, error);
-    return err == OK ? store_erase_begun(store, error) : err;
+    return err == OK ? erased_pages_open(store, error) : err;
 }
 
 enum err store_open(struct store **ret_store, const struct store_options *options,

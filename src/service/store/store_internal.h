@@ -122,10 +122,3 @@ enum err store_remove_studio(struct store *store, const char *batch_id,
 /* Called at start: empties tmp/, removes bytes that nobody was told of, and moves to lost/ what was
  * acknowledged and has no row (lost.h). */
 enum err store_clean(struct store *store, struct error *error) MUST_CHECK;
-
-/* --- erased.c --- */
-
-/* Called at start: does once more what a kill may have kept store_erase_pages from. */
-enum err store_erase_begun(struct store *store, struct error *error) MUST_CHECK;
-/* Tries again what another process has kept it from. */
-void store_erase_late(struct store *store);
