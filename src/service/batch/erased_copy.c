@@ -116,7 +116,8 @@ static enum err take_line(struct copying *copying, struct error *error) {
     uint64_t at;
     enum err err = line_summer_add(&copying->summer, line, error);
     if (err != OK) return err;
-    if (copying->lines.number == 1 && str_starts_with(text, STR("\xEF\xBB\xBF"))) text = str_skip(text, 3);
+    if (copying->lines.number == 1 && str_starts_with(text, STR("\xEF\xBB\xBF")))
+        text = str_skip(text, 3);
     text = json_span_trim(text);
     bool goes = false;
     if (text.bytes > 0) {

@@ -21,8 +21,8 @@ struct cluster {
     struct fleet *fleet;
     struct agent *agents[NODES];
     struct worker *workers[NODES];
-    void (*recall)(struct worker *worker, uint64_t job_id); /* the nodes' workers have it; NULL: their
-                                                                own */
+    /* In the place of that of the nodes' workers; NULL: none. Set before a node starts. */
+    void (*recall)(struct worker *worker, uint64_t job_id);
     struct worker_ops ops[NODES];
     bool settles_none; /* the server deletes no pack of results, as if it died each time before */
 };
