@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define STREAMS 200
+#define STREAMS 60
 #define LINES_MAX 12
 
 /* A file of drawn lines, of which some are blank and some longer than the pieces of a read. */
