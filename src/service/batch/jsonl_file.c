@@ -55,17 +55,27 @@ static bool fill(struct jsonl_file *file) {
     return true;
 }
 
+/* The bytes from `at` up to and with the next LF, or up to the end of the file. A long line comes in
+ * many pieces, of which each is searched once. */
+static struct str find_line(struct jsonl_file *file) {
+    size_t searched = 0;
+    for (;;) {
+        struct str rest = str_skip(buf_str(&file->buf), file->at);
+        size_t end = str_find_byte(rest, '\n', searched);
+        if (end != SIZE_MAX) return (struct str){rest.at, end + 1};
+        searched = rest.bytes;
+        if (!fill(file)) return rest;
+    }
+}
+
 bool jsonl_file_next(struct jsonl_file *file, struct str *ret_line) {
     while (file->fd >= 0) {
-        size_t end = str_find_byte(buf_str(&file->buf), '\n', file->at);
-        if (end == SIZE_MAX && fill(file)) continue;
-        if (end == SIZE_MAX) end = file->buf.bytes;
-        if (file->failed || file->at >= file->buf.bytes) return false;
-        struct str line = {file->buf.at + file->at, end - file->at};
+        struct str line = find_line(file);
+        if (file->failed || line.bytes == 0) return false;
+        file->at += line.bytes;
         if (file->number == 0 && str_starts_with(line, STR("\xEF\xBB\xBF")))
             line = str_skip(line, 3);
         file->number++;
-        file->at = end + 1;
         line = json_span_trim(line);
         if (line.bytes == 0) continue;
         *ret_line = line;
