@@ -39,13 +39,15 @@ static void results_release(void *context) {
     free(results);
 }
 
-/* Makes the next lines of the records that are whole. */
-static enum err convert(struct results *results, struct error *error) {
+/* Makes the next lines of the records that are whole; none of them ends in the first `searched`
+ * bytes. */
+static enum err convert(struct results *results, size_t searched, struct error *error) {
     struct str rest = buf_str(&results->records);
-    for (size_t end; (end = str_find_byte(rest, '\n', 0)) != SIZE_MAX;
-         rest = str_skip(rest, end + 1))
+    for (size_t end; (end = str_find_byte(rest, '\n', searched)) != SIZE_MAX; searched = 0) {
         if (!message_batch_add_result(&results->ready, (struct str){rest.at, end}))
             return err_set(error, ERR_CORRUPT, "a record is no result");
+        rest = str_skip(rest, end + 1);
+    }
     buf_consume(&results->records, results->records.bytes - rest.bytes);
     return OK;
 }
@@ -63,7 +65,7 @@ static enum err read_records(struct results *results, struct error *error) {
     results->is_over = results->records.bytes == before && !read.more;
     if (results->records.bytes == before && read.more)
         return err_set(error, ERR_CORRUPT, "a record of it is damaged");
-    return convert(results, error);
+    return convert(results, before, error);
 }
 
 /* The batch ended before its input was read: the input tells its requests. */
