@@ -119,6 +119,16 @@ def test_requests_become_a_batch_with_results_in_order_of_their_names(server):
         assert message["content"] == [{"type": "text", "text": text}]
 
 
+def test_long_results_come_whole_beside_short_ones(server):
+    """They are read in pieces of 64 KiB."""
+    texts = {str(at): "äb" * length for at, length in enumerate((9, 70000, 1, 300000, 22000, 2))}
+    batch = ended(
+        server,
+        create(server, [asked(name, text, max_tokens=1000000) for name, text in texts.items()])["id"])
+    found = results(server, batch)
+    assert {name: result["message"]["content"][0]["text"] for name, result in found.items()} == texts
+
+
 def test_it_is_a_batch_as_any_other_under_its_own_name(server):
     batch = ended(server, create(server, [asked("a"), asked("b")])["id"])
     inner = server.batch(batch["id"].replace("msgbatch_", "batch_"))
