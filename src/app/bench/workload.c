@@ -3,8 +3,6 @@
 
 #include "base/mem.h"
 #include "base/no_memory.h"
-#include "base/os.h"
-#include "base/os_pipe.h"
 #include "base/rng.h"
 #include "batch/jsonl_file.h"
 #include "json/json.h"
@@ -48,13 +46,11 @@ enum err workload_read(struct workload *workload, const char *path, size_t count
     struct str text;
     const char *name = strrchr(path, '/');
     snprintf(workload->name, sizeof workload->name, "%s", name ? name + 1 : path);
-    jsonl_file_init(&file);
-    enum err err = os_open_plain(&file.fd, path, error);
-    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
+    enum err err = jsonl_file_open(&file, path, error);
     while (err == OK && (count_max == 0 || workload->count < count_max) &&
            jsonl_file_next(&file, &text)) {
         err = add_line(workload, text, error);
-        if (err != OK) err = err_prefix(error, "%s, line %" PRIu64, path, file.number);
+        if (err != OK) err = err_prefix(error, "%s, line %" PRIu64, path, file.lines.number);
     }
     err = jsonl_file_end(&file, path, err, error);
     if (err == OK && workload->count == 0)

@@ -3,8 +3,6 @@
 
 #include "base/map.h"
 #include "base/mem.h"
-#include "base/os.h"
-#include "base/os_pipe.h"
 #include "batch/jsonl_file.h"
 #include "decisions/systemone.h"
 #include "decisions/temperature.h"
@@ -16,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The least probabilities that are told from 0. A predicate's answer has the probability of true
  * alone, and that of false is the rest to 1, which a double knows to 2^-53. */
@@ -44,14 +41,12 @@ typedef enum err (*line_fn)(struct reading *is, const json_t *line);
 static enum err read_lines(struct reading *is, const char *path, line_fn read) {
     struct jsonl_file file;
     struct str text;
-    jsonl_file_init(&file);
-    enum err err = os_open_plain(&file.fd, path, is->error);
-    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, is->error);
+    enum err err = jsonl_file_open(&file, path, is->error);
     is->path = path;
     while (err == OK && jsonl_file_next(&file, &text)) {
         struct error why;
         json_t *line;
-        is->number = file.number;
+        is->number = file.lines.number;
         err = json_read(&line, text, &why);
         if (err != OK) {
             err = wrong(is, why.text);

@@ -4,8 +4,6 @@
 #include "batch/jsonl_file.h"
 #include "json/span.h"
 
-#include <fcntl.h>
-
 #define BYTES_PER_TOKEN 4.0
 
 /* A member that is a whole number above 0; false for another one. */
@@ -38,8 +36,7 @@ enum err cost_guess_make(struct cost_guess *ret_guess, const struct requests_fil
     struct str line;
     bool generates = !str_ends_with(str_from(input->endpoint), STR("/embeddings"));
     jsonl_file_init(&file);
-    file.fd = fcntl(input->fd, F_DUPFD_CLOEXEC, 0);
-    file.bytes = input->bytes;
+    jsonl_file_borrow(&file, input->fd, input->bytes);
     while (jsonl_file_next(&file, &line)) add_line(&guess, line, generates);
     enum err err = jsonl_file_end(&file, input->name, OK, error);
     if (err == OK) *ret_guess = guess;

@@ -89,11 +89,10 @@ static enum err look(struct requests_file *input, uint64_t lines_max, struct err
     uint64_t lines = 0, wanted = lines_max ? lines_max : 1;
     enum err err = OK;
     jsonl_file_init(&file);
-    file.fd = fcntl(input->fd, F_DUPFD_CLOEXEC, 0);
-    file.bytes = input->bytes;
+    jsonl_file_borrow(&file, input->fd, input->bytes);
     while (err == OK && lines < wanted && jsonl_file_next(&file, &line))
         if (lines++ == 0) err = read_first(input, line, error);
-    uint64_t passed = file.offset - (file.buf.bytes > file.at ? file.buf.bytes - file.at : 0);
+    uint64_t passed = file.lines.base + file.lines.at;
     err = jsonl_file_end(&file, input->name, err, error);
     if (err == OK && lines == 0)
         err = err_set(error, ERR_INVALID, "%s has no requests: it is empty", input->name);

@@ -58,22 +58,22 @@ static enum err read_file(struct joining *join, enum comparison_side_index side,
     const char *path = join->options->paths[side];
     struct jsonl_file file;
     struct str text;
+    uint64_t bytes;
     join->side = side;
     jsonl_file_init(&file);
-    enum err err = os_open_plain(&file.fd, path, join->error);
-    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, join->error);
+    enum err err = os_open_plain(&join->fds[side], path, join->error);
+    if (err == OK) err = os_file_bytes(join->fds[side], &bytes, join->error);
+    if (err == OK) jsonl_file_borrow(&file, join->fds[side], bytes);
     while (err == OK && jsonl_file_next(&file, &text)) {
-        join->number = file.number;
+        join->number = file.lines.number;
         err = text.bytes > UINT32_MAX ? wrong(join, "it is too long")
-                                      : take(join, text, jsonl_file_line_at(&file, text));
+                                      : take(join, text, file.lines.offset);
         if (err == OK && is_stopped(join)) err = err_set(join->error, ERR_CANCELLED, "stopped");
     }
     if (err == OK && file.failed) {
         *join->error = file.why;
         err = file.why.code;
     }
-    join->fds[side] = file.fd;
-    file.fd = -1;
     jsonl_file_close(&file);
     return err;
 }

@@ -35,7 +35,7 @@ static enum err take_lines(struct logging *logging, const char *path, size_t max
         if (!line_ids_have(&logging->ids, line, false)) continue;
         err = json_read(&value, line, error);
         if (err != OK)
-            err = err_prefix(error, "%s, line %" PRIu64, path, file.number);
+            err = err_prefix(error, "%s, line %" PRIu64, path, file.lines.number);
         else
             json_array_append_new(into, value);
         if (err == OK && text) buf_add_str(text, line);

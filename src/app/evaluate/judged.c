@@ -113,7 +113,7 @@ static enum err read_answers(struct judging *judging, struct error *error) {
     enum err err = jsonl_file_open(&file, judging->judged->answers, error);
     while (err == OK && jsonl_file_next(&file, &line)) {
         err = add_answer(judging, line, &id, error);
-        if (err != OK) err = at_line(judging->judged->answers, file.number, error);
+        if (err != OK) err = at_line(judging->judged->answers, file.lines.number, error);
     }
     buf_release(&id);
     return jsonl_file_end(&file, judging->judged->answers, err, error);
@@ -228,7 +228,7 @@ static enum err read_judgements(struct judging *judging, const char *from, struc
         json_t *row = NULL;
         err = read_row(judging, line, &row, error);
         if (err == OK) err = add_opinion(judging, row, error);
-        if (err != OK) err = at_line(from, file.number, error);
+        if (err != OK) err = at_line(from, file.lines.number, error);
         json_decref(row);
     }
     return jsonl_file_end(&file, from, err, error);
@@ -313,7 +313,7 @@ static enum err read_columns(struct judging *judging, const char *requests, stru
         json_t *request = NULL;
         err = read_row(judging, line, &request, error);
         if (err == OK) err = add_cells(judging, request, found, error);
-        if (err != OK) err = err_prefix(error, "line %" PRIu64, file.number);
+        if (err != OK) err = err_prefix(error, "line %" PRIu64, file.lines.number);
         json_decref(request);
     }
     err = jsonl_file_end(&file, requests, err, error);

@@ -195,7 +195,7 @@ static enum err read_round(struct search *search, const struct candidate *round,
             break;
         }
         one->round = (uint16_t)search->top->rounds;
-        one->offset = jsonl_file_line_at(&file, result);
+        one->offset = file.lines.offset;
         err = take_answer(search, one, result, error);
         if (err != OK) err = err_prefix(error, "%s", round->results);
     }
@@ -230,7 +230,7 @@ static enum err copy_line(const struct candidate *round, uint64_t offset, struct
     struct jsonl_file file;
     struct str text;
     enum err err = jsonl_file_open(&file, round->results, error);
-    file.offset = offset;
+    jsonl_file_skip_to(&file, offset);
     if (err == OK && jsonl_file_next(&file, &text)) {
         buf_clear(line);
         buf_add_str(line, text);

@@ -11,7 +11,6 @@
 #include "node/folder.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,8 +159,7 @@ static enum endpoint find_endpoint(int fd, uint64_t bytes) {
     struct str text;
     enum endpoint endpoint = ENDPOINT_CHAT;
     jsonl_file_init(&file);
-    file.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    file.bytes = bytes;
+    jsonl_file_borrow(&file, fd, bytes);
     bool found = false;
     while (!found && jsonl_file_next(&file, &text))
         found = batch_line_read(text, &line) == BATCH_LINE_READ &&

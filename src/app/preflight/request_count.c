@@ -66,7 +66,7 @@ static bool read_item(struct count_work *work, struct item *item) {
     bool there = jsonl_file_next(&work->file, &line);
     if (there) {
         item->index = work->requests_read++;
-        item->number = work->file.number;
+        item->number = work->file.lines.number;
         buf_clear(&item->text);
         buf_add_str(&item->text, line);
     }

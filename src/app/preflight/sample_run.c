@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define POLL_MS 5
 #define DRAIN_MS 1000
@@ -167,14 +166,15 @@ static enum err create(struct sample_work *work, uint32_t group, struct store_ba
 static enum err find_longest(struct store *store, const struct store_batch *batch,
                              uint64_t *ret_tokens, struct error *error) {
     struct jsonl_file file;
+    struct store_file output;
     struct str line;
+    int fd;
     *ret_tokens = 0;
     if (!*batch->output_file_id) return OK;
     jsonl_file_init(&file);
-    enum err err = store_file_open(store, str_from(batch->output_file_id), clock_unix_s(), &file.fd,
-                                   NULL, error);
-    if (err != OK) file.fd = -1;
-    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
+    enum err err = store_file_open(store, str_from(batch->output_file_id), clock_unix_s(), &fd,
+                                   &output, error);
+    if (err == OK) jsonl_file_take(&file, fd, output.bytes);
     while (err == OK && jsonl_file_next(&file, &line)) {
         static const char *const path[] = {"response", "body", "usage", "completion_tokens"};
         struct str value = line;

@@ -57,7 +57,7 @@ static enum err each_line(struct replaying *replaying, const char *path, line_fn
     enum err err = jsonl_file_open(&file, path, error);
     while (err == OK && jsonl_file_next(&file, &line)) {
         err = take(replaying, line, into, error);
-        if (err != OK) err = err_prefix(error, "%s, line %llu", path, (long long)file.number);
+        if (err != OK) err = err_prefix(error, "%s, line %llu", path, (long long)file.lines.number);
     }
     return jsonl_file_end(&file, path, err, error);
 }

@@ -33,12 +33,13 @@ static json_t *read_notes(const struct store *store) {
     struct jsonl_file file;
     struct str line;
     struct error ignored;
+    uint64_t bytes;
+    int fd;
     json_t *notes = json_object(), *whole;
     snprintf(path, sizeof path, NOTES, store_dir(store));
     jsonl_file_init(&file);
-    if (os_open(&file.fd, path, O_RDONLY | O_NOFOLLOW, 0, &ignored) != OK ||
-        os_file_bytes(file.fd, &file.bytes, &ignored) != OK)
-        file.bytes = 0;
+    if (os_open(&fd, path, O_RDONLY | O_NOFOLLOW, 0, &ignored) == OK)
+        jsonl_file_take(&file, fd, os_file_bytes(fd, &bytes, &ignored) == OK ? bytes : 0);
     while (jsonl_file_next(&file, &line)) {
         if (json_read(&whole, line, &ignored) != OK) continue;
         snprintf(from, sizeof from, "%lld",

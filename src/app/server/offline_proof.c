@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define NOTES "%.*s/computed_by.jsonl"
 #define NOTES_BYTES_MAX ((size_t)8 << 20)
@@ -65,7 +64,7 @@ static json_t *read_notes(const char *folder) {
     struct error ignored;
     json_t *list = json_array(), *record;
     snprintf(path, sizeof path, NOTES, PATH_MAX - 32, folder);
-    if (jsonl_file_open(&file, path, &ignored) != OK) file.bytes = 0;
+    (void)jsonl_file_open(&file, path, &ignored);
     while (jsonl_file_next(&file, &line)) {
         if (json_read(&record, line, &ignored) != OK) continue;
         (void)run_record_add_sums(record, NULL);
@@ -84,8 +83,7 @@ static json_t *seeds_of(const struct offline_made *made) {
     struct str text;
     json_int_t determined = 0, sampled = 0;
     jsonl_file_init(&file);
-    file.fd = dup(made->requests_fd);
-    file.bytes = made->requests->bytes;
+    jsonl_file_borrow(&file, made->requests_fd, made->requests->bytes);
     while (jsonl_file_next(&file, &text)) {
         bool is_determined = batch_request_is_determined(text);
         determined += is_determined;

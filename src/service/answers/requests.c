@@ -60,13 +60,13 @@ static enum err find_request(struct answers_index *index, struct jsonl_file *fil
     struct request_place place = place_before(index, line);
     uint64_t number = place.line;
     size_t erased_at = 0;
-    file->offset = place.offset;
+    jsonl_file_skip_to(file, place.offset);
     struct str text;
     if (is_erased(index, line))
         return err_set(error, ERR_NOT_FOUND, "Line %u was erased.", (unsigned)line + 1);
     for (; jsonl_file_next(file, &text); number++) {
         store_erased_skip(&index->erased, &erased_at, &number);
-        note_offset(index, number, jsonl_file_line_at(file, text));
+        note_offset(index, number, file->lines.offset);
         if (number < line) continue;
         if (text.bytes > bytes_max)
             return err_set(error, ERR_LIMIT, "The request of line %u has %zu bytes.",
@@ -110,8 +110,7 @@ static enum err open_input(struct answers_index *index, struct jsonl_file *file,
         err = store_input_open(store, str_from(batch.input_file_id), batch.created_unix_s, &fd,
                                &input, error);
     if (err == OK) {
-        file->fd = fd;
-        file->bytes = input.bytes;
+        jsonl_file_take(file, fd, input.bytes);
     } else if (is_known && err == ERR_NOT_FOUND) {
         err_set(error, err, "The input file '%s' of this batch was deleted or has expired.",
                 batch.input_file_id);
@@ -162,7 +161,7 @@ static void read_request(struct answers_index *index, struct str text, struct bu
     pthread_mutex_lock(&index->requests);
     uint64_t number = index->input_lines;
     store_erased_skip(&index->erased, &index->erased_at, &number);
-    note_offset(index, number, jsonl_file_line_at(&index->input, text));
+    note_offset(index, number, index->input.lines.offset);
     index->input_lines = (uint32_t)number + 1;
     pthread_mutex_unlock(&index->requests);
 }
@@ -174,7 +173,7 @@ enum err index_read_requests(struct answers_index *index, bool *ret_more, struct
     size_t count = 0;
     enum err err = OK;
     *ret_more = false;
-    if (input->fd < 0) {
+    if (input->lines.fd < 0) {
         index->input_lines = 0; /* a pass that failed begins again */
         index->erased_at = 0;
         index->has_shape = false;
@@ -189,6 +188,5 @@ enum err index_read_requests(struct answers_index *index, bool *ret_more, struct
     if (*ret_more) return OK;
     if (input->failed) err = err_set(error, input->why.code, "%s", input->why.text);
     jsonl_file_close(input);
-    jsonl_file_init(input);
     return err;
 }

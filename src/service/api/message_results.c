@@ -117,13 +117,14 @@ static bool read_piece(void *context, size_t room, struct buf *buf) {
 static enum err open_source(struct api *api, struct results *results, struct error *error) {
     struct store_file file;
     const struct store_batch *batch = &results->batch;
+    int fd;
     if (batch->total > 0) {
         runner_results_open(&results->reader, api->options.runner, str_from(batch->id));
         return OK;
     }
     enum err err = store_file_open(api->options.store, str_from(batch->input_file_id),
-                                   clock_unix_s(), &results->input.fd, &file, error);
-    if (err == OK) results->input.bytes = file.bytes;
+                                   clock_unix_s(), &fd, &file, error);
+    if (err == OK) jsonl_file_take(&results->input, fd, file.bytes);
     return err;
 }
 

@@ -13,8 +13,6 @@
 #include "batch/line.h"
 #include "json/span.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,12 +184,12 @@ static bool read_models(struct ask *ask, struct error *error) {
     struct jsonl_file file;
     struct str text;
     struct buf scratch;
+    uint64_t bytes;
     bool good = true;
     jsonl_file_init(&file);
     buf_init(&scratch, BATCH_LINE_BYTES_MAX + 1);
-    file.fd = fcntl(ask->preflight.fd, F_DUPFD_CLOEXEC, 0);
-    enum err err = file.fd < 0 ? err_from_errno(error, errno, "cannot read the file")
-                               : os_file_bytes(file.fd, &file.bytes, error);
+    enum err err = os_file_bytes(ask->preflight.fd, &bytes, error);
+    if (err == OK) jsonl_file_borrow(&file, ask->preflight.fd, bytes);
     for (uint64_t i = 0; err == OK && good && jsonl_file_next(&file, &text); i++) {
         struct batch_line line;
         if (i % LINES_A_LOOK == 0 && is_stopped(ask))

@@ -46,13 +46,11 @@ static void violated(struct check *check, const char *format, ...) {
 static bool open_result(struct check *check, const char *id, struct jsonl_file *lines) {
     struct store_file file;
     struct error error;
+    int fd;
     if (!*id) return true;
-    if (store_file_open(check->store, str_from(id), 0, &lines->fd, &file, &error) == OK) {
-        lines->bytes = file.bytes;
-        return true;
-    }
-    lines->fd = -1;
-    return false;
+    if (store_file_open(check->store, str_from(id), 0, &fd, &file, &error) != OK) return false;
+    jsonl_file_take(lines, fd, file.bytes);
+    return true;
 }
 
 /* --- one record --- */
@@ -91,7 +89,7 @@ static void next_record(struct check *check, struct jsonl_file *lines, bool is_o
     struct str line;
     *record = (struct record){0};
     if (!jsonl_file_next(lines, &line)) return;
-    check_record(check, line, lines->number, is_output, failed);
+    check_record(check, line, lines->lines.number, is_output, failed);
     record->present = true;
     record->custom_id = json_span_get(line, "custom_id");
 }
@@ -145,18 +143,18 @@ static void walk(struct check *check, struct jsonl_file *input, struct jsonl_fil
             next_record(check, errors, false, &err, &failed);
         } else {
             violated(check, "line %llu of the input has no record in its turn (I2, I3)",
-                     (unsigned long long)input->number);
+                     (unsigned long long)input->lines.number);
         }
     }
     for (; out.present; out_lines++) {
         violated(check,
                  "line %llu of the output file answers no line of the input in its turn (I3)",
-                 (unsigned long long)output->number);
+                 (unsigned long long)output->lines.number);
         next_record(check, output, true, &out, &failed);
     }
     for (; err.present; err_lines++) {
         violated(check, "line %llu of the error file answers no line of the input in its turn (I3)",
-                 (unsigned long long)errors->number);
+                 (unsigned long long)errors->lines.number);
         next_record(check, errors, false, &err, &failed);
     }
     check_counts(check, requests, out_lines, failed);
@@ -173,6 +171,7 @@ static void check_published(struct check *check) {
     struct jsonl_file input, output, errors;
     struct store_file file;
     struct error error;
+    int fd;
     jsonl_file_init(&input);
     jsonl_file_init(&output);
     jsonl_file_init(&errors);
@@ -180,9 +179,9 @@ static void check_published(struct check *check) {
         violated(check, "%llu completed and %llu failed are not %llu in total (I4)",
                  (unsigned long long)batch->completed, (unsigned long long)batch->failed,
                  (unsigned long long)batch->total);
-    bool there = store_input_open(check->store, str_from(batch->input_file_id), 0, &input.fd, &file,
-                                  &error) == OK;
-    if (there) input.bytes = file.bytes;
+    bool there =
+        store_input_open(check->store, str_from(batch->input_file_id), 0, &fd, &file, &error) == OK;
+    if (there) jsonl_file_take(&input, fd, file.bytes);
     /* Without the input, or after a result file was deleted, no comparison is possible. */
     if (there && open_result(check, batch->output_file_id, &output) &&
         open_result(check, batch->error_file_id, &errors))

@@ -174,7 +174,7 @@ static enum err copy_lines(struct walk *walk, struct store *store, struct error 
                                          json_span_get(record, "custom_id"));
         if (!found)
             return err_set(error, ERR_CORRUPT, "line %" PRIu64 " of %s answers no line of %s",
-                           walk->errors.number, walk->original->error_file_id,
+                           walk->errors.lines.number, walk->original->error_file_id,
                            walk->original->input_file_id);
         if (is_chosen(walk->retry, record)) err = add_line(walk, store, line, error);
     }
@@ -192,13 +192,14 @@ static enum err copy_lines(struct walk *walk, struct store *store, struct error 
 static enum err open_one(struct store *store, const char *id, const char *what, int64_t now_unix_s,
                          struct jsonl_file *file, struct error *error) {
     struct store_file row;
-    enum err err = store_file_open(store, str_from(id), now_unix_s, &file->fd, &row, error);
+    int fd;
+    enum err err = store_file_open(store, str_from(id), now_unix_s, &fd, &row, error);
     if (err == ERR_NOT_FOUND)
         return err_set(error, err,
                        "Cannot retry this batch: its %s file '%s' was deleted or has "
                        "expired.",
                        what, id);
-    if (err == OK) file->bytes = row.bytes;
+    if (err == OK) jsonl_file_take(file, fd, row.bytes);
     return err;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* erased_pages: what an erasure removed from the rows leaves the bytes of the database's files too
- * (docs/adr/0033-erasure-of-a-batch.md). SQLite overwrites what it removes (secure_delete), so what
- * is left is in the write-ahead log, until that is moved into meta.db and cut.
+/* erased_pages: removes erased text from the bytes of the database's files
+ * (docs/adr/0033-erasure-of-a-batch.md). An erasure deletes it from the rows, and SQLite overwrites
+ * what it deletes in meta.db (secure_delete). A copy stays in the write-ahead log until the log is
+ * moved into meta.db and cut.
  *
  * Thread: any.
  * Memory: none. */

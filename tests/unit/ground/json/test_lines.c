@@ -64,6 +64,39 @@ static void whole_lines_together_are_the_stream(void **state) {
     buf_release(&text);
 }
 
+static void a_part_has_the_lines_between_its_offsets(void **state) {
+    (void)state;
+    struct rng rng = {4};
+    struct buf text;
+    struct error error;
+    buf_init(&text, BUF_UNLIMITED);
+    for (int i = 0; i < STREAMS; i++) {
+        FILE *file = draw(&rng, &text);
+        struct lines lines;
+        uint64_t begin = rng_below(&rng, text.bytes + 1);
+        uint64_t end = begin + rng_below(&rng, text.bytes - begin + 1), at = begin;
+        lines_init_part(&lines, fileno(file), begin, end);
+        while (lines_next_whole(&lines, &error) == OK && lines.line.at) {
+            assert_int_equal(lines.offset, at);
+            assert_true(at + lines.line.bytes <= end);
+            assert_memory_equal(lines.line.at, text.at + at, lines.line.bytes);
+            at += lines.line.bytes;
+            assert_true(at == end || text.at[at - 1] == '\n');
+        }
+        assert_int_equal(at, end);
+        assert_int_equal(lseek(fileno(file), 0, SEEK_CUR), 0);
+        lines_release(&lines);
+
+        lines_init_part(&lines, fileno(file), begin, text.bytes + 1);
+        enum err err = OK;
+        while ((err = lines_next(&lines, &error)) == OK && lines.line.at) continue;
+        assert_int_not_equal(err, OK);
+        lines_release(&lines);
+        fclose(file);
+    }
+    buf_release(&text);
+}
+
 struct expected {
     struct lines *lines;
     const char *text;
@@ -114,6 +147,7 @@ static void lines_are_those_of_the_splitter_without_the_space_around_them(void *
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_lines_together_are_the_stream),
+        cmocka_unit_test(a_part_has_the_lines_between_its_offsets),
         cmocka_unit_test(lines_are_those_of_the_splitter_without_the_space_around_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
