@@ -14,7 +14,7 @@ all: $(BUILD)/build.ninja ## build the release binary, build/src/quern
 
 $(BUILD)/build.ninja:
 	@tools/bootstrap build
-	@meson setup $(BUILD) --buildtype=release -Db_ndebug=false -Ddebug=true >/dev/null
+	@meson setup $(BUILD) >/dev/null
 
 demo: ## 100 real candidate evaluations through the real API on a real model
 	@command -v python3 >/dev/null || tools/bootstrap build
